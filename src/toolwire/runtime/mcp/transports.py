@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import anyio
 import httpx2
@@ -16,6 +17,9 @@ from mcp.shared.message import SessionMessage
 
 from toolwire.runtime.mcp import limits
 from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.sandbox.process import Subprocess, start_subprocess
+
+AnyProcess: TypeAlias = Subprocess | asyncio.subprocess.Process
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -130,7 +134,7 @@ async def open_process(
     config: McpServerConfig, stderr_tail: StderrTail, closed: asyncio.Event
 ) -> AsyncGenerator[TransportStreams]:
     """Start a server's program, and stop it on exit. `closed` is set when its output ends."""
-    process = await asyncio.create_subprocess_exec(
+    process = await (asyncio.create_subprocess_exec if os.name == "nt" else start_subprocess)(
         config.command or "",
         *config.args,
         stdin=asyncio.subprocess.PIPE,
@@ -161,7 +165,7 @@ async def open_process(
 
 
 async def _read_stdout(
-    process: asyncio.subprocess.Process,
+    process: AnyProcess,
     incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
     closed: asyncio.Event,
 ) -> None:
@@ -188,7 +192,7 @@ def _parse_message(line: bytes) -> SessionMessage | Exception:
 
 
 async def _write_stdin(
-    process: asyncio.subprocess.Process,
+    process: AnyProcess,
     outgoing: anyio.abc.ObjectReceiveStream[SessionMessage],
     incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
 ) -> None:
@@ -207,14 +211,14 @@ async def _write_stdin(
         await incoming.aclose()
 
 
-async def _read_stderr(process: asyncio.subprocess.Process, stderr_tail: StderrTail) -> None:
+async def _read_stderr(process: AnyProcess, stderr_tail: StderrTail) -> None:
     """Add what the program writes to stderr to the tail, until it ends."""
     if process.stderr is not None:
         while chunk := await process.stderr.read(4096):
             stderr_tail.add(chunk.decode("utf-8", "replace"))
 
 
-async def _stop_process(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: AnyProcess) -> None:
     """Stop the program as MCP specifies: close its stdin, then SIGTERM, then SIGKILL to its process group."""
     if process.stdin is not None:
         process.stdin.close()
@@ -230,12 +234,13 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
             continue
         break
     _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
+    if isinstance(process, Subprocess):
+        process.close()
+    else:
+        getattr(process, "_transport").close()  # noqa: B009 - there is no public way
 
 
-def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _send_signal(process: AnyProcess, number: signal.Signals) -> None:
     """Send a signal to the program and its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "nt":

@@ -1,4 +1,4 @@
-"""Limited subprocesses: a command and all the processes that it starts.
+"""Subprocesses: `start_subprocess` for our own helpers, `run_process` for commands and all that they start.
 
 However the command ends (exit, timeout, limit or cancellation), every process that it started is killed. The
 processes are found by the PID namespace of the sandbox, or else by session and by a marker in their environment.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import IO, Any
 
 from msgspec import Struct
 
@@ -57,6 +58,7 @@ class CommandLimits(Struct, frozen=True, kw_only=True):
 COMMAND_ID_VARIABLE = "TOOLWIRE_COMMAND"
 _PROC = Path("/proc")
 _POLL_SECONDS = 0.02
+_STREAM_LIMIT = 64 * 1024
 _FULL_SCAN_TICKS = 25
 """All processes are inspected every so many ticks, or at once if their number jumps."""
 
@@ -97,6 +99,108 @@ class ProcessResult(Struct, frozen=True):
     # Why the command was stopped, if it did not exit by itself.
     stop_reason: str = ""
     error_kind: str = ""
+
+
+class Subprocess:
+    """A running program with streams for its pipes, like that of `asyncio.create_subprocess_exec`."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._unconnected = {pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe is not None}
+        self._output_transports: list[asyncio.ReadTransport] = []
+        self.pid = process.pid
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """Return the exit code; None while the program runs."""
+        return self._process.poll()
+
+    async def connect_pipes(self, limit: int) -> None:
+        """Open the streams; a line may have up to `limit` bytes."""
+        if self._process.stdin is not None:
+            self.stdin = await self._open_writer(self._process.stdin)
+        if self._process.stdout is not None:
+            self.stdout = await self._open_reader(self._process.stdout, limit)
+        if self._process.stderr is not None:
+            self.stderr = await self._open_reader(self._process.stderr, limit)
+
+    async def _open_reader(self, pipe: IO[bytes], limit: int) -> asyncio.StreamReader:
+        """Open a stream to read from a pipe."""
+        self._unconnected.discard(pipe)  # if this is cancelled, the loop closes it
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._output_transports.append(transport)
+        return reader
+
+    async def _open_writer(self, pipe: IO[bytes]) -> asyncio.StreamWriter:
+        """Open a stream to write to a pipe."""
+        self._unconnected.discard(pipe)
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), pipe
+        )
+        return asyncio.StreamWriter(transport, protocol, None, loop)
+
+    async def communicate(self, data: bytes) -> bytes:
+        """Write all of stdin, read all of stdout, and wait for the exit."""
+        reading = asyncio.ensure_future(_read_all(self.stdout))
+        await asyncio.gather(reading, self._write_all(data), self.wait())
+        return reading.result()
+
+    async def _write_all(self, data: bytes) -> None:
+        """Write stdin to its end; a program that exits early need not read it."""
+        if self.stdin is not None:
+            with suppress(ConnectionError):
+                self.stdin.write(data)
+                await self.stdin.drain()
+            self.stdin.close()
+
+    async def wait(self) -> int:
+        """Wait for the exit, and return the exit code."""
+        await _wait_for_exit(self._process)
+        return self._process.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the program, if it runs."""
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        """Kill the program if it runs, reap it, and close the pipes."""
+        self._process.kill()
+        if self.stdin is not None and not self.stdin.is_closing():
+            self.stdin.transport.abort()
+        for transport in self._output_transports:
+            transport.close()
+        for pipe in self._unconnected:
+            pipe.close()
+        self._process.wait()
+
+
+async def _read_all(stream: asyncio.StreamReader | None) -> bytes:
+    """Read a stream to its end."""
+    return b"" if stream is None else await stream.read()
+
+
+async def start_subprocess(program: str, *arguments: str, limit: int = _STREAM_LIMIT, **options: Any) -> Subprocess:
+    """Start a program; the options are those of `subprocess.Popen`.
+
+    `asyncio.create_subprocess_exec` connects the pipes in a task of its own, and never returns if that is cancelled
+    too, as by `asyncio.run` at its end.
+    """
+    started = Subprocess(subprocess.Popen([program, *arguments], **options))  # noqa: ASYNC220, S603 - see `Subprocess.wait`
+    connecting = asyncio.ensure_future(started.connect_pipes(limit))
+    try:
+        await asyncio.shield(connecting)
+    except BaseException:
+        try:
+            await asyncio.wait([connecting])  # a moment later: uvloop does not close a pipe that is being connected
+        finally:
+            started.close()
+        raise
+    return started
 
 
 async def run_process(

@@ -6,11 +6,13 @@
 import asyncio
 import os
 import resource
+import subprocess
 import sys
 
 import msgspec
 from msgspec import Struct
 
+from toolwire.runtime.sandbox.process import start_subprocess
 from toolwire.runtime.tool import ToolError
 
 TIMEOUT_SECONDS = 15
@@ -32,22 +34,20 @@ class MarkdownPage(Struct, frozen=True):
 
 async def convert_in_subprocess(html: str) -> MarkdownPage:
     """Convert a page in a separate process with limited time and memory."""
-    process = await asyncio.create_subprocess_exec(
+    process = await start_subprocess(
         *(sys.executable, "-P", "-m", "toolwire.runtime.tools.html_markdown"),
         env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            output, _ = await process.communicate(html.encode("utf-8", "replace"))
+            output = await process.communicate(html.encode("utf-8", "replace"))
     except TimeoutError as error:
         raise ToolError("the page can't be converted: timed out", "page") from error
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.close()
     if process.returncode:
         raise ToolError("the page can't be converted: the converter crashed", "page")
     return msgspec.json.decode(output, type=MarkdownPage)

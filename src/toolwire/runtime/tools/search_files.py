@@ -9,16 +9,17 @@ import asyncio
 import os
 import re
 import shutil
-import signal
+import subprocess
 import sysconfig
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from toolwire.runtime.sandbox.process import start_subprocess
 from toolwire.runtime.tool import Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.directory_walk import (
     MAX_DEPTH,
@@ -163,13 +164,13 @@ async def _list_with_ripgrep(
         *("--encoding", "none", "--no-messages", "--max-filesize", str(MAX_SEARCHED_BYTES)),
         *("--max-depth", str(MAX_DEPTH - len(start)), "--", "./"),
     ]
-    process = await asyncio.create_subprocess_exec(
+    process = await start_subprocess(
         *command,
         cwd=workspace.root.joinpath(*start),
         env=_RIPGREP_ENVIRONMENT,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     assert process.stdout is not None  # noqa: S101
     # .gitignore files of parent directories are read here: ripgrep would also look for them outside the workspace.
@@ -179,13 +180,8 @@ async def _list_with_ripgrep(
             parts = (*start, *os.fsdecode(name).removeprefix("./").split("/"))
             if file_filter(parts) and not workspace.is_hidden(parts) and not gitignore.ignores_path(len(start), parts):
                 yield parts
-    except BaseException:
-        # Not `process.kill()`, which could reap the process before `process.wait()`.
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        raise
     finally:
-        await process.wait()
+        process.close()
 
 
 async def _read_until_nul(stream: asyncio.StreamReader) -> bytes:
