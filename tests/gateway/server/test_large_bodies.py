@@ -68,7 +68,7 @@ LARGE = {
 }
 
 
-LIMIT = 0.05
+LIMIT = 0.02
 """Seconds for which one request may occupy the event loop."""
 ATTEMPTS = 5
 

@@ -98,6 +98,7 @@ class Dispatcher:
             )
             if pending_response is not None:
                 exchange.request, exchange.pending_response = pending_response.request, pending_response
+                exchange.is_heavy = exchange.is_heavy or pending_response.has_heavy_history
         return exchange
 
     async def dispatch(self, exchange: Exchange) -> BufferedResponse | StreamingResponse[bytes] | FrameLogReader:

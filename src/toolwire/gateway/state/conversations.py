@@ -212,6 +212,11 @@ class PendingResponse:
         """Return whether the response is produced in the background."""
         return bool(self._continuation.background) and bool(self._continuation.store)
 
+    @property
+    def has_heavy_history(self) -> bool:
+        """Return whether encoding the history may block the event loop for more than a few milliseconds."""
+        return _are_items_heavy(self._history.items)
+
     def upstream_request(self, request: Request, *, same_protocol: bool) -> Request:
         """Return the request without `previous_response_id` and other state that the gateway holds itself."""
         requested = self._client_continuation or Continuation()
