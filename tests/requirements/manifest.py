@@ -39,7 +39,7 @@ failure-modes-11 MCP 2026-07-28 release-candidate behavior treated as current st
   -> tests/runtime/mcp/test_toolset.py::test_pinned_version_is_required
 failure-modes-12 partial streamed arguments executed before validation
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
 failure-modes-13 MCP protocol errors collapsed with tool execution errors
   -> tests/runtime/mcp/test_toolset.py::test_tool_failure_is_an_output_and_protocol_failure_an_error
   -> tests/acceptance/test_mcp.py::test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model
@@ -62,8 +62,8 @@ invariants-2 Tool request is structured intent The model emits a typed block/ite
   -> tests/requirements/test_requirements.py::test_text_that_spells_a_call_runs_nothing
   -> tests/runtime/test_adversarial.py::test_call_written_as_text_never_runs
 invariants-3 Runtime validates before execution Tool name, arguments, grammar, authorization, idempotency, and side-effect policy are checked before dispatch. Malformed, unauthorized, or destructive calls execute because the model asked.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
-  -> tests/runtime/run/test_loop.py::test_denied_call_names_the_rule_and_does_not_run
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_denied_call_names_the_rule_and_does_not_run
 invariants-4 Result is paired by ID Every result carries the request ID: tool_use_id, tool_call_id, call_id, Gemini function-call id, or framework equivalent. The continuation turn cannot prove which result belongs to which request.
   -> tests/requirements/test_contracts.py::test_results_carry_the_exact_id_of_their_call
   -> tests/test_tool_cycle.py::test_repeated_call_has_unique_and_stable_ids
@@ -78,8 +78,8 @@ invariants-6 Tool output stays in a data channel Results remain in tool-result/f
   -> tests/runtime/test_adversarial.py::test_tool_output_stays_in_its_result
   -> tests/runtime/test_adversarial.py::test_simulated_model_ignores_instructions_in_results
 invariants-7 Loop termination is explicit Runtime caps steps and exits when the model emits a non-tool answer or hits a guardrail. A model can re-call tools indefinitely.
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
-  -> tests/runtime/run/test_loop.py::test_repeated_call_stops_the_run_before_executing
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_stops.py::test_repeated_call_stops_the_run_before_executing
 """  # noqa: E501
 
 # Responsibilities of the runtime.
@@ -89,7 +89,7 @@ responsibilities-1 Tool-surface shaping - expose relevant tools or provide a dis
 responsibilities-2 Schema and grammar validation - validate JSON-schema arguments, grammar-constrained text, output schemas, and provider-specific strict-mode compatibility.
   -> tests/runtime/calls/test_validation.py::test_errors_name_path_and_keyword
   -> tests/runtime/calls/test_validation.py::test_grammar_error_names_the_position
-  -> tests/runtime/run/test_loop.py::test_output_is_validated_against_its_schema
+  -> tests/runtime/run/test_single_calls.py::test_output_is_validated_against_its_schema
   -> tests/codec/schema/test_laws.py::test_strict_schema_meets_the_strict_rules
   -> tests/acceptance/test_arguments.py::test_ar_13_a_tool_with_an_open_map_is_not_marked_strict
 responsibilities-3 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
@@ -102,13 +102,13 @@ responsibilities-4 Dispatch - route validated calls to local code, network APIs,
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 responsibilities-5 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
-  -> tests/runtime/run/test_loop.py::test_approvals_are_requested_before_any_call_of_the_batch_runs
+  -> tests/runtime/run/test_run_approvals.py::test_approvals_are_requested_before_any_call_of_the_batch_runs
   -> tests/runtime/test_policy.py::test_only_workspace_reads_are_allowed_by_default
 responsibilities-6 Execution policy - timeouts, retries, rate limits, idempotency, parallelism limits, container/resource limits, egress limits, credential scope, and cancellation.
-  -> tests/runtime/run/test_loop.py::test_tool_is_stopped_at_its_timeout
-  -> tests/runtime/run/test_loop.py::test_only_idempotent_tools_are_retried_with_the_same_key
-  -> tests/runtime/run/test_loop.py::test_rate_limit_is_enforced
-  -> tests/runtime/run/test_loop.py::test_independent_calls_run_in_parallel_with_results_in_order
+  -> tests/runtime/run/test_single_calls.py::test_tool_is_stopped_at_its_timeout
+  -> tests/runtime/run/test_single_calls.py::test_only_idempotent_tools_are_retried_with_the_same_key
+  -> tests/runtime/run/test_single_calls.py::test_rate_limit_is_enforced
+  -> tests/runtime/run/test_batches.py::test_independent_calls_run_in_parallel_with_results_in_order
   -> tests/runtime/run/test_loop.py::test_cancelling_a_run_cancels_its_tools
   -> tests/runtime/tools/test_run_shell_command.py::test_memory_is_limited_per_process_and_in_total
   -> tests/runtime/tools/test_run_shell_command.py::test_environment_has_no_secrets
@@ -120,8 +120,8 @@ responsibilities-7 Result encoding - format outputs as tool-result/function-outp
   -> tests/requirements/test_contracts.py::test_format_tool_results_returns_the_continuation
   -> tests/requirements/test_contracts.py::test_an_error_result_is_marked_as_an_error
 responsibilities-8 Untrusted-output handling - keep results in data channels, redact where needed, bound output size, attach provenance, and avoid instruction promotion.
-  -> tests/runtime/run/test_loop.py::test_long_output_keeps_head_and_tail
-  -> tests/runtime/run/test_loop.py::test_secrets_are_redacted_in_results_and_records
+  -> tests/runtime/run/test_single_calls.py::test_long_output_keeps_head_and_tail
+  -> tests/runtime/run/test_single_calls.py::test_secrets_are_redacted_in_results_and_records
 responsibilities-9 Transport/session security - for MCP and remote tools, validate origins, authenticate connections, bind local servers safely, handle resumability, and fail closed on unsupported protocol versions.
   -> tests/runtime/mcp/test_server.py::test_foreign_origin_or_host_is_rejected
   -> tests/runtime/mcp/test_server.py::test_requests_without_a_key_are_rejected
@@ -130,8 +130,8 @@ responsibilities-9 Transport/session security - for MCP and remote tools, valida
   -> tests/runtime/mcp/test_server.py::test_unknown_protocol_version_is_refused
   -> tests/runtime/mcp/test_stream_resumption.py::test_interrupted_stream_resumes_after_its_last_event
 responsibilities-10 Loop control - cap turns/steps, detect runaway loops, and know when manual control is required.
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
-  -> tests/runtime/run/test_loop.py::test_repeated_call_stops_the_run_before_executing
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_stops.py::test_repeated_call_stops_the_run_before_executing
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
   -> tests/runtime/run/test_limits.py::test_cycle_of_turns_is_detected
 responsibilities-11 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
@@ -149,8 +149,8 @@ responsibilities-12 Audit and persistence - store the transcript or structured t
 EXECUTION_LOCATIONS = r"""
 execution-locations-1 Client/user-defined tool Your runtime executes local code, service calls, or human workflows. Validation, authorization, dispatch, result encoding, retries, loop caps, logs.
   -> tests/runtime/run/test_loop.py::test_complete_run_with_one_tool_call
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
 execution-locations-2 Provider-hosted/server tool The model provider executes an approved hosted tool such as web search, code execution, file search, computer use, or hosted MCP. Tool choice policy, approval settings, observability, output trust boundaries, returned artifacts, and data-retention fit.
   -> tests/acceptance/test_server_tools.py::test_sv_11_results_of_provider_tools_stay_with_their_calls
   -> tests/acceptance/test_server_tools.py::test_sv_4_every_built_in_tool_is_mapped_or_reported
@@ -161,7 +161,7 @@ execution-locations-3 MCP server tool An MCP host/client discovers tools with to
   -> tests/runtime/mcp/test_hostile_servers.py::test_policy_ignores_server_annotations
 execution-locations-4 SDK-managed runner An SDK wraps the loop and may execute tools, append results, and stop after configured iterations. Correct definitions, approval gates, error policy, trace capture, max iterations, and knowing when to take over manually.
   -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
 execution-locations-5 Programmatic sandbox Generated code calls allowed tools, loops, filters, and distills intermediate results before returning a compact observation. Sandbox isolation, allowed callers, egress limits, credential scope, provider resource limits, provenance, and validation of distilled output.
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
@@ -244,16 +244,16 @@ schemas-2 Enable provider strict/schema-adherent modes deliberately when availab
   -> tests/acceptance/test_arguments.py::test_ar_13_a_tool_with_an_open_map_is_not_marked_strict
   -> tests/codec/schema/test_laws.py::test_strict_schema_meets_the_strict_rules
 schemas-3 Still validate in the runtime. Provider strictness is version-specific, supports subsets of JSON Schema, and does not prove authorization, freshness, idempotency, or semantic safety.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
   -> tests/runtime/calls/test_validation.py::test_errors_name_path_and_keyword
-  -> tests/runtime/run/test_loop.py::test_calls_are_denied_without_rule_and_approver
+  -> tests/runtime/run/test_single_calls.py::test_calls_are_denied_without_rule_and_approver
 schemas-4 Recognize non-JSON argument contracts. OpenAI custom tools can accept grammar-constrained text input (lark or regex) instead of JSON-schema arguments; validate by grammar parsing and execution policy.
   -> tests/runtime/calls/test_validation.py::test_grammar_error_names_the_position
   -> tests/runtime/calls/test_validation.py::test_regex_grammar_must_match_the_complete_text
 schemas-5 Treat output schemas as a separate contract. MCP 2025-11-25 supports outputSchema and structuredContent; clients should validate structured results when an output schema is declared.
   -> tests/runtime/mcp/test_toolset.py::test_structured_content_is_validated
   -> tests/runtime/mcp/test_toolset.py::test_missing_structured_content_is_an_error
-  -> tests/runtime/run/test_loop.py::test_output_is_validated_against_its_schema
+  -> tests/runtime/run/test_single_calls.py::test_output_is_validated_against_its_schema
 schemas-6 Do not put private or sensitive data in schema names, enum values, const values, examples, or regex patterns. Schemas are often cached and logged differently from message content.
   -> tests/codec/test_sensitive_data.py::test_sensitive_literals_in_tool_schemas_are_warned_about
 """  # noqa: E501
@@ -261,10 +261,10 @@ schemas-6 Do not put private or sensitive data in schema names, enum values, con
 # Parallel tool calls.
 PARALLEL_CALLS = r"""
 parallel-calls-1 Protocols allow multiple tool-call blocks/items in one assistant turn. Those calls are an unordered batch. The runtime may execute them concurrently, sequentially, or in any order, but the model cannot condition one call in the batch on another call's result. Dependent calls must be sequential across turns.
-  -> tests/runtime/run/test_loop.py::test_independent_calls_run_in_parallel_with_results_in_order
+  -> tests/runtime/run/test_batches.py::test_independent_calls_run_in_parallel_with_results_in_order
   -> tests/acceptance/test_parallel.py::test_pa_8_every_call_of_a_response_is_kept
 parallel-calls-2 If a batched call turns out to depend on another result and fails naturally, return that failure as an error result; the model can reissue the dependent call on the next turn. When using Anthropic-style parallel tool results, send the batch's tool-result blocks in one continuation message and place result blocks before any explanatory text. When deterministic ordering matters more than latency, disable parallel calls through the provider's controls where available.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
   -> tests/acceptance/test_order.py::test_or_4_results_share_one_turn_and_unanswered_calls_get_a_placeholder
 """  # noqa: E501
 
@@ -272,23 +272,23 @@ parallel-calls-2 If a batched call turns out to depend on another result and fai
 STREAMED_CALLS = r"""
 streamed-calls-1 Streaming changes when the runtime can observe a request, not the correctness contract. The safe rule is: aggregate argument deltas, parse and validate when the provider says the item/block is complete, then execute. Some providers expose fine-grained argument streaming where chunks arrive before server-side JSON buffering or validation; this reduces latency for large arguments but means clients must handle incomplete/invalid JSON and max_tokens cutoffs. Speculative execution is safe only when the call name, ID, and arguments are complete enough for the tool's idempotency and validation policy.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
-  -> tests/runtime/run/test_loop.py::test_calls_of_an_incomplete_response_never_run
+  -> tests/runtime/run/test_stops.py::test_calls_of_an_incomplete_response_never_run
   -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
 """  # noqa: E501
 
 # Encoding of failures.
 FAILURE_ENCODING = r"""
 failure-encoding-1 Tool execution failure Business/API rejection, timeout, permission denied, schema-valid input fails domain validation, dependency missing, tool-specific error Return a model-visible tool result with error content (is_error, isError, error object, or framework equivalent). The model can retry, choose another tool, ask the user, or stop.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
   -> tests/requirements/test_contracts.py::test_an_error_result_is_marked_as_an_error
   -> tests/acceptance/test_mcp.py::test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model
 failure-encoding-2 Protocol/transport/request-shape failure Malformed JSON-RPC, invalid message ordering, missing tool_call_id, wrong call_id, provider 400 from misplaced result blocks, lost MCP Streamable HTTP session, incompatible strict schema Runtime handles, retries, or fails closed outside the model when needed. If the model can recover, summarize the problem into a valid continuation; otherwise log the trace and stop safely.
   -> tests/runtime/mcp/test_toolset.py::test_tool_failure_is_an_output_and_protocol_failure_an_error
-  -> tests/runtime/run/test_loop.py::test_protocol_error_fails_the_run_with_a_clear_message
+  -> tests/runtime/run/test_stops.py::test_protocol_error_fails_the_run_with_a_clear_message
   -> tests/runtime/mcp/test_http_transport.py::test_lost_session_is_reopened_and_the_call_resent
 failure-encoding-3 The runtime should not throw raw exceptions into the conversation or let transport errors silently disappear. The design goal is model-visible recovery for errors the model can act on, and fail-closed runtime handling for errors it cannot repair.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
-  -> tests/runtime/run/test_loop.py::test_protocol_error_fails_the_run_with_a_clear_message
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_stops.py::test_protocol_error_fails_the_run_with_a_clear_message
   -> tests/runtime/run/test_tracing.py::test_failed_call_and_cancelled_run_set_error_type
 """  # noqa: E501
 
@@ -300,10 +300,10 @@ untrusted-input-2 Preserve provenance: tool name, call ID, safe source URI or fi
   -> tests/runtime/test_adversarial.py::test_events_and_journal_have_the_complete_record
   -> tests/runtime/run/test_loop.py::test_complete_run_with_one_tool_call
 untrusted-input-3 Redact secrets and private data before returning output to the model unless the task explicitly requires model reasoning over that data and the runtime is authorized to expose it.
-  -> tests/runtime/run/test_loop.py::test_secrets_are_redacted_in_results_and_records
-  -> tests/runtime/run/test_loop.py::test_secrets_are_redacted_in_progress
+  -> tests/runtime/run/test_single_calls.py::test_secrets_are_redacted_in_results_and_records
+  -> tests/runtime/run/test_single_calls.py::test_secrets_are_redacted_in_progress
 untrusted-input-4 Bound output size and shape. Prefer structured, minimal results over raw payloads when the model only needs a few fields.
-  -> tests/runtime/run/test_loop.py::test_long_output_keeps_head_and_tail
+  -> tests/runtime/run/test_single_calls.py::test_long_output_keeps_head_and_tail
   -> tests/runtime/test_adversarial.py::test_flood_of_progress_and_output_is_limited
 untrusted-input-5 If output contains instructions that conflict with system/developer/user policy, treat them as adversarial content, not commands.
   -> tests/runtime/test_adversarial.py::test_simulated_model_ignores_instructions_in_results
@@ -314,13 +314,13 @@ untrusted-input-5 If output contains instructions that conflict with system/deve
 SDK_LOOPS = r"""
 sdk-loops-1 Anthropic Tool Runner can run tools, append results, wrap errors, manage conversation state, and stop after a configured iteration count.
   -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
 sdk-loops-2 OpenAI Agents SDK and Responses tooling can attach function tools, hosted tools, hosted MCP tools, and specialist agents as tools.
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
   -> tests/features/test_mcp_connectors.py::test_a_responses_mcp_tool_becomes_an_anthropic_mcp_server
 sdk-loops-3 Vercel AI SDK models tools with input schemas, optional execute, strict mode, approval requests, multi-step stopping, and lifecycle callbacks.
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
-  -> tests/runtime/run/test_loop.py::test_later_answer_pauses_the_run
+  -> tests/runtime/run/test_run_approvals.py::test_later_answer_pauses_the_run
   -> tests/runtime/run/test_tracing.py::test_run_turns_and_calls_are_spans
 sdk-loops-4 Anthropic/OpenAI tool search and MCP discovery load large catalogs just in time.
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
@@ -335,7 +335,7 @@ sdk-loops-7 Gemini Interactions API beta moves more continuity and observability
   -> tests/scenarios/test_sdk_state.py::test_interactions_continue_from_a_previous_interaction_id
   -> tests/scenarios/test_background_streams.py::test_interaction_is_streamed_by_its_id_and_resumed
 sdk-loops-8 These displace boilerplate loop code in common cases. They do not displace the need to understand ID pairing, model-visible state, validation, authorization, approval, prompt-injection boundaries, loop caps, trace persistence, and when to take over manually.
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
   -> tests/requirements/test_contracts.py::test_results_carry_the_exact_id_of_their_call
   -> tests/runtime/test_adversarial.py::test_approval_of_another_call_is_ignored
 """  # noqa: E501
@@ -386,8 +386,8 @@ verification-7 Gemini Interactions integrations treat previous_interaction_id as
   -> tests/requirements/test_requirements.py::test_a_stored_interaction_expires
 verification-8 Strict/provider schema mode is enabled deliberately where supported, but runtime validation, authorization, and side-effect policy still happen before execution.
   -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
-  -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
-  -> tests/runtime/run/test_loop.py::test_calls_are_denied_without_rule_and_approver
+  -> tests/runtime/run/test_single_calls.py::test_call_errors_are_results_for_the_model
+  -> tests/runtime/run/test_single_calls.py::test_calls_are_denied_without_rule_and_approver
 verification-9 Streaming code aggregates deltas and handles partial/invalid JSON before dispatch.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> tests/acceptance/test_arguments.py::test_ar_7_truncated_arguments_are_marked_and_not_repaired
@@ -420,17 +420,17 @@ verification-14 Computer-use/browser-control integrations isolate the UI environ
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_safety_check_is_not_acknowledged_without_a_person
 verification-15 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
   -> tests/runtime/test_adversarial.py::test_tool_output_stays_in_its_result
-  -> tests/runtime/run/test_loop.py::test_long_output_keeps_head_and_tail
-  -> tests/runtime/run/test_loop.py::test_secrets_are_redacted_in_results_and_records
+  -> tests/runtime/run/test_single_calls.py::test_long_output_keeps_head_and_tail
+  -> tests/runtime/run/test_single_calls.py::test_secrets_are_redacted_in_results_and_records
   -> tests/runtime/test_adversarial.py::test_events_and_journal_have_the_complete_record
   -> tests/runtime/run/test_run_records.py::test_result_is_truncated_redacted_and_recorded_with_its_source
 verification-16 SDK-managed loops have explicit max iterations/stop conditions, approval hooks, trace capture, and a manual takeover path.
-  -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
+  -> tests/runtime/run/test_stops.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
   -> tests/runtime/run/test_tracing.py::test_run_turns_and_calls_are_spans
 verification-17 Logs include a replayable transcript or structured trace without secrets.
   -> tests/requirements/test_requirements.py::test_a_recorded_run_is_replayed_and_holds_no_secret
-  -> tests/runtime/run/test_loop.py::test_secrets_are_redacted_in_results_and_records
+  -> tests/runtime/run/test_single_calls.py::test_secrets_are_redacted_in_results_and_records
   -> tests/runtime/run/test_run_records.py::test_run_replays_from_its_record_which_has_no_secrets
 """  # noqa: E501
 

@@ -84,8 +84,8 @@ pricing-injection Budget bypass: a client could set the price of its own request
   -> tests/gateway/test_security.py::test_usage_is_counted_from_upstreams_not_from_clients
 approval-bypass Confused deputy: an approval was not bound to the tool, arguments and id of one call.
   -> tests/runtime/test_adversarial.py::test_approval_of_another_call_is_ignored
-  -> tests/runtime/run/test_loop.py::test_approval_of_another_call_does_not_run_this_one
-  -> tests/runtime/run/test_loop.py::test_approval_digests_of_different_calls_differ
+  -> tests/runtime/run/test_run_approvals.py::test_approval_of_another_call_does_not_run_this_one
+  -> tests/runtime/run/test_run_approvals.py::test_approval_digests_of_different_calls_differ
   -> tests/runtime/test_policy.py::test_tool_names_match_exactly
   -> tests/runtime/test_policy.py::test_only_workspace_reads_are_allowed_by_default
 allowed-callers Privilege regression: `allowed_callers` was lost in translation.
