@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deadlines import run_event_loop, wait_until_async
+from tests.support.deadlines import DEADLINE, run_event_loop, wait_until_async
 from tests.support.gateway.in_process import (
     PROTOCOL_NAMES,
     RunningGateway,
@@ -57,7 +57,7 @@ def test_complete_exchange_is_recorded(client: str, stream: bool, tmp_path: Path
         assert record.usage["output_tokens"] > 0
         assert record.sent is not None
         assert record.answered is not None
-        assert 0 < record.sent < record.answered <= record.ended < 10
+        assert 0 < record.sent < record.answered <= record.ended < DEADLINE
 
     with serve_app(Simulator()) as base_url:
         run_async(work(base_url))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.deadlines import DEADLINE
 from tests.support.runtime.tool_calls import built_in_tool, tool_context
 from toolwire.runtime.tool import Tool, ToolError
 from toolwire.runtime.tools.workspace import Workspace
@@ -164,7 +165,7 @@ def test_circular_links_are_an_error(root: Path) -> None:
 
 def repeat_until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
     """Repeat at least so many times, and until the condition holds: a busy machine may starve a thread."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE
     for number in count():
         if number >= least and (enough() or time.monotonic() > deadline):
             return

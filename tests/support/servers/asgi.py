@@ -38,8 +38,10 @@ class QuickServer(uvicorn.Server):
         while (state.connections or state.tasks) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.005)
         if not self.force_exit:
-            for task in self.server_state.tasks:
+            tasks = list(self.server_state.tasks)
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.lifespan.shutdown()
 
 
