@@ -9,14 +9,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from benchmarks.gateway.load import CLIENT_KEY
+from benchmarks.gateway.programs import stop
+from benchmarks.gateway.traffic import ANTHROPIC, CHAT
 
-TICK = os.sysconf("SC_CLK_TCK")
+CLIENT_KEY = "sk-" + "0123456789abcdef" * 4
+# LiteLLM takes most of a minute on a busy machine.
+START_SECONDS = 180
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _TOOLWIRE = """
@@ -75,23 +80,36 @@ general_settings:
 """
 
 
+class Usage(Struct):
+    """Nanoseconds that a process tree ran, and that it was ready to run but waited for its core."""
+
+    ran: int
+    waited: int
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(self.ran - other.ran, self.waited - other.waited)
+
+
 class Peer(Struct):
     name: str
     port: int
     process: subprocess.Popen[bytes]
+    # Paths of the client protocols it serves with a Chat Completions upstream.
+    paths: tuple[str, ...] = (ANTHROPIC, CHAT)
+    headers: tuple[str, ...] = (f"authorization: Bearer {CLIENT_KEY}",)
 
-    @property
-    def translates(self) -> bool:
-        return self.name != "nginx"
-
-    def seconds(self) -> float:
-        """Return CPU seconds of the process tree."""
-        return sum(map(_processor_seconds, tree(self.process.pid)))
+    def usage(self) -> Usage:
+        return usage_of(self.process.pid)
 
     def megabytes(self) -> float:
         """Return resident memory of the process tree."""
         pages = [int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) for pid in tree(self.process.pid)]
         return sum(pages) * PAGE / 1e6
+
+    def set_niceness(self, niceness: int) -> None:
+        for member in tree(self.process.pid):
+            for thread in Path(f"/proc/{member}/task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
 
     def descriptors(self) -> int:
         return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in tree(self.process.pid))
@@ -99,25 +117,28 @@ class Peer(Struct):
 
 def tree(pid: int) -> list[int]:
     """Return a process and all its descendants."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    children: list[str] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        children += path.read_text("ascii").split()
     return [pid, *(descendant for child in children for descendant in tree(int(child)))]
 
 
-def _processor_seconds(pid: int) -> float:
-    """Return CPU seconds from the kernel's nanosecond counter; the other counter has steps of 10 ms."""
-    with contextlib.suppress(OSError):
-        threads = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-        if threads:
-            return sum(int(thread.split()[0]) for thread in threads) / 1e9
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+def usage_of(pid: int) -> Usage:
+    """Return the usage of a process tree from the scheduler's counters, which have no steps of 10 ms."""
+    ran = waited = 0
+    for member in tree(pid):
+        for path in Path(f"/proc/{member}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                fields = path.read_text("ascii").split()
+                ran, waited = ran + int(fields[0]), waited + int(fields[1])
+    return Usage(ran, waited)
 
 
 def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = "") -> Peer:
     port, config = free_port(), folder / f"{name}.toml"
     config.write_text(_TOOLWIRE.format(port=port, upstream=upstream) + more, encoding="ascii")
     command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--config", str(config)]
-    return _started(name, command, port, folder)
+    return Peer(name, port, _start(name, command, port, folder))
 
 
 def journal(folder: Path, upstream: int) -> Peer:
@@ -125,43 +146,124 @@ def journal(folder: Path, upstream: int) -> Peer:
     return toolwire(folder, upstream, "journal", f'[journal]\nenabled = true\npath = "{folder}/journal.db"\n')
 
 
-def nginx(folder: Path, upstream: int) -> Peer | None:
-    executable_path = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if executable_path is None:
+def nginx(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("nginx", path=f"{path}:/usr/sbin:/usr/local/sbin")
+    if executable is None:
         return None
     port, config = free_port(), folder / "nginx.conf"
     config.write_text(_NGINX.format(port=port, upstream=upstream, folder=folder), encoding="ascii")
-    command = [executable_path, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
-    return _started("nginx", command, port, folder)
+    command = [executable, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
+    return Peer("nginx", port, _start("nginx", command, port, folder))
 
 
-def litellm(folder: Path, upstream: int, executable: str | None) -> Peer | None:
-    executable_path = shutil.which(executable or "litellm")
-    if executable_path is None:
+def litellm(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("litellm", path=path)
+    if executable is None:
         return None
     port, config = free_port(), folder / "litellm.yaml"
     config.write_text(_LITELLM.format(upstream=upstream, key=CLIENT_KEY), encoding="ascii")
-    command = [executable_path, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    return _started("litellm", command, port, folder, patience=120)
+    command = [executable, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    return Peer("litellm", port, _start("litellm", command, port, folder))
 
 
-def _started(name: str, command: list[str], port: int, folder: Path, patience: float = 20) -> Peer:
+def rosetta(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("llm-rosetta-gateway", path=path)
+    if executable is None:
+        return None
+    provider = {"api_key": "key-of-the-upstream", "base_url": f"http://127.0.0.1:{upstream}/v1"}
+    port, config = free_port(), folder / "rosetta.jsonc"
+    _write_json(
+        config,
+        {
+            "providers": {"openai_chat": provider},
+            "models": {"bench": "openai_chat"},
+            "server": {"open_on_no_keys": True},
+        },
+    )
+    command = [executable, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--data-dir", str(folder / "rosetta"), "--log-level", "warning"]
+    return Peer("rosetta", port, _start("rosetta", command, port, folder))
+
+
+def claude_code_router(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("ccr", path=path)
+    if executable is None:
+        return None
+    port, home = free_port(), folder / "ccr"
+    provider = {"name": "up", "api_base_url": f"http://127.0.0.1:{upstream}/v1/chat/completions"}
+    provider |= {"api_key": "key-of-the-upstream", "models": ["bench"]}  # type: ignore[dict-item]
+    settings = {"PORT": port, "LOG": False, "Providers": [provider], "Router": {"default": "up,bench"}}
+    (home / ".claude-code-router").mkdir(parents=True)
+    _write_json(home / ".claude-code-router/config.json", settings)
+    process = _start("ccr", [executable, "start"], port, folder, env={"HOME": str(home)})
+    return Peer("ccr", port, process, paths=(ANTHROPIC,))
+
+
+def portkey(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("gateway", path=path)
+    if executable is None or "portkey" not in str(Path(executable).resolve()):
+        return None
+    port = free_port()
+    process = _start("portkey", [executable, f"--port={port}", "--headless"], port, folder, {"NODE_ENV": "production"})
+    headers = (f"authorization: Bearer {CLIENT_KEY}", "x-portkey-provider: openai")
+    host = f"x-portkey-custom-host: http://127.0.0.1:{upstream}/v1"
+    return Peer("portkey", port, process, paths=(CHAT,), headers=(*headers, host))
+
+
+def smg(folder: Path, upstream: int, path: str) -> Peer | None:
+    executable = shutil.which("smg", path=path)
+    if executable is None:
+        return None
+    port = free_port()
+    command = [executable, "launch", "--backend", "openai", "--worker-urls", f"http://127.0.0.1:{upstream}"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port())]
+    return Peer("smg", port, _start("smg", command, port, folder), paths=(CHAT,))
+
+
+OTHERS: dict[str, Callable[[Path, int, str], Peer | None]] = {
+    "nginx": nginx,
+    "litellm": litellm,
+    "rosetta": rosetta,
+    "ccr": claude_code_router,
+    "portkey": portkey,
+    "smg": smg,
+}
+
+
+class StartError(Exception):
+    """A program did not start."""
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_bytes(msgspec.json.encode(value))
+
+
+def _start(
+    name: str, command: list[str], port: int, folder: Path, env: dict[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     log = folder / f"{name}.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=os.environ | (env or {}),
+        )
     answers = False
+    end = time.monotonic() + START_SECONDS
     try:
-        for _ in range(int(patience * 10)):
+        while time.monotonic() < end:
             if process.poll() is not None or (answers := _answers(port)):
                 break
             time.sleep(0.1)
     finally:  # a signal may end the benchmark meanwhile
         if not answers:
-            process.kill()
-            process.wait()
+            stop(process)
     if not answers:
-        raise SystemExit(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
-    return Peer(name, port, process)
+        raise StartError(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+    return process
 
 
 def _answers(port: int) -> bool:
@@ -179,17 +281,3 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-@contextlib.contextmanager
-def on_core(core: int | None) -> Iterator[None]:
-    """Run processes started inside on this core; None leaves it to the system."""
-    if core is None:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

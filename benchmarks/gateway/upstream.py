@@ -1,41 +1,81 @@
-"""The upstream of all programs: prepared responses, and an error for requests that lost data."""
+"""`upstream.c` in Python, for machines without a C compiler: the same checks, but streams only at once."""
 
 import asyncio
 import re
+import struct
 import sys
-from typing import ClassVar, cast
+from pathlib import Path
+from typing import cast
 
 import httptools
 import uvloop
+from msgspec import Struct
 
-from benchmarks.gateway.workloads import MARK, STALLED, Workload, workloads
+from benchmarks.gateway.agents import NONCE
+from benchmarks.gateway.traffic import read_records
 
-_MODEL = re.compile(rb'"model" ?: ?"(?:[a-z]+/)?%b(\w+)"' % MARK)
-_BAD = b'{"error":{"message":"the request lost something","type":"invalid_request_error","code":null,"param":null}}'
+_MARKER = re.compile(rb"~(.)(.{8})([0-9a-f]{6})", re.DOTALL)
+_HEAD = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+_ERROR = b'{"error":{"message":"%b","type":"invalid_request_error","code":null,"param":null}}'
+
+
+class Answer(Struct):
+    mode: int
+    first: int
+    tools: int
+    markers: int
+    agent: bytes
+    response: bytes
+
+
+def read_answers(path: Path) -> list[Answer]:
+    answers = []
+    for _, payload in read_records(path):
+        mode, first, tools, markers, agent = struct.unpack_from("<5I", payload)
+        answers.append(Answer(mode, first, tools, markers, b"%08x" % agent, payload[20:]))
+    return answers
+
+
+def find_answer(body: bytes, answers: list[Answer]) -> tuple[Answer, bytes] | str:
+    """Return the answer and the nonce of a request, or what the request has lost."""
+    markers = [(match[1], match[2], int(match[3], 16)) for match in _MARKER.finditer(body)]
+    tools = [(agent, number) for kind, agent, number in markers if kind == b"t"]
+    written = [(kind, nonce, number) for kind, nonce, number in markers if kind != b"t"]
+    if not written or written[-1][0] != b"u":
+        return "the last user message was lost"
+    _, nonce, last = written[-1]
+    if last >= len(answers):
+        return "unknown answer"
+    answer = answers[last]
+    expected = []
+    for number in range(answer.first, last + 1):
+        expected += [(b"u", nonce, number)] + [(b"a", nonce, number)] * answers[number].markers
+    if written != expected[: len(expected) - answer.markers]:
+        return "a message was lost, moved or mixed up"
+    if tools != [(answer.agent, number) for number in range(answer.tools)]:
+        return "a tool was lost, moved or mixed up"
+    return answer, nonce
 
 
 class Upstream(asyncio.Protocol):
-    """One connection; `GET` returns the number of stalled streams."""
+    """One connection."""
 
-    stalled = 0
-    checked: ClassVar[set[tuple[str, int]]] = set()
+    last_request = b""
 
-    def __init__(self, answers: dict[bytes, bytes], workloads_by_name: dict[bytes, Workload]) -> None:
+    def __init__(self, answers: list[Answer]) -> None:
         self._answers = answers
-        self._workloads = workloads_by_name
         self._body: list[bytes] = []
-        self._stands = False
+        self._url = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._parser = httptools.HttpRequestParser(self)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._stands:
-            Upstream.stalled -= 1
-
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self._url = url
 
     def on_body(self, data: bytes) -> None:
         self._body.append(data)
@@ -44,51 +84,23 @@ class Upstream(asyncio.Protocol):
         body = b"".join(self._body)
         self._body.clear()
         if self._parser.get_method() == b"GET":
-            self._transport.write(complete_response(b"%d" % Upstream.stalled, 200))
+            text = Upstream.last_request if self._url == b"/last" else b"0"
+            self._transport.write(_HEAD % (200, len(text)) + text)
             return
-        match = _MODEL.search(body)
-        name = b"" if match is None else match[1]
-        if name not in self._answers or not self._is_complete(body, self._workloads[name]):
-            self._transport.write(complete_response(_BAD, 400))
+        found = find_answer(body, self._answers)
+        if isinstance(found, str):
+            error = _ERROR % found.encode()
+            self._transport.write(_HEAD % (400, len(error)) + error)
             return
-        self._transport.write(self._answers[name])
-        if name == STALLED.encode() and not self._stands:
-            self._stands = True
-            Upstream.stalled += 1
-
-    def _is_complete(self, body: bytes, workload: Workload) -> bool:
-        key = (workload.name, hash(body))
-        if key not in self.checked:
-            if not all(mark in body for mark in workload.required_bytes):
-                return False
-            self.checked.add(key)
-        return True
-
-
-def complete_response(body: bytes, status: int) -> bytes:
-    head = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    return head % (status, len(body)) + body
-
-
-def streamed(stream: bytes, *, ends: bool) -> bytes:
-    """Return a stream in one burst, with one chunk per event as providers send it."""
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-    frames = [frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]
-    if not ends:
-        frames = frames[: len(frames) // 2]
-    return head + b"".join(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames) + (b"0\r\n\r\n" if ends else b"")
+        Upstream.last_request = body
+        answer, nonce = found
+        self._transport.write(answer.response.replace(NONCE.encode(), nonce))
 
 
 async def main() -> None:
-    workloads_by_name = {workload.name.encode(): workload for workload in workloads()}
-    answers = {
-        name: streamed(workload.answer, ends=workload.name != STALLED)
-        if workload.streamed
-        else complete_response(workload.answer, 200)
-        for name, workload in workloads_by_name.items()
-    }
+    answers = read_answers(Path(sys.argv[2]))
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Upstream(answers, workloads_by_name), "127.0.0.1", int(sys.argv[1]))
+    server = await loop.create_server(lambda: Upstream(answers), "127.0.0.1", int(sys.argv[1]))
     await server.serve_forever()
 
 
