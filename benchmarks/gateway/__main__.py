@@ -33,7 +33,8 @@ def main() -> int:
         names |= {*heavy}
     others = [name for name in OTHERS if name == "nginx" or (options.peers and not options.quick)]
     print(f"seed {options.seed} (repeat with --seed {options.seed})", flush=True)
-    with start_bench(options.seed, names, options.path, others, options.scale) as bench:
+    sizes = {"scale": options.scale, "slice_seconds": options.slice}
+    with start_bench(options.seed, names, options.path, others, **sizes) as bench:
         _run(bench, workloads, heavy, options)
         exceeded = bench.exceeded
     print(f"\n{len(exceeded)} over the limit: {', '.join(exceeded)}" if exceeded else "\nall within their limits")
@@ -48,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", help=f"workloads, separated by commas: {', '.join(item.name for item in MEASURED)}")
     parser.add_argument("--path", default=os.environ.get("PATH", ""), help="folders of other gateways; default: PATH")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of agents; default 1")
+    parser.add_argument("--slice", type=float, default=0.5, help="CPU seconds of one measurement; default 0.5")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="compare with nginx only")
     parser.add_argument("--no-delays", dest="delays", action="store_false", help="skip stalls, first tokens and memory")
     parser.add_argument("--journal", action="store_true", help="also measure with the journal; takes some minutes")

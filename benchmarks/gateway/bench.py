@@ -16,8 +16,8 @@ from benchmarks.gateway.peers import Peer, StartError
 from benchmarks.gateway.programs import Load, Order, Outcome, compiler, on_core, start_programs, stop
 from benchmarks.gateway.traffic import ANTHROPIC, Traffic, Workload, write_traffic
 
-# A slice takes about this much CPU time of the measured program, and sends at least this many requests.
-SLICE_SECONDS, FEWEST = 0.5, 4
+# Requests of the shortest slice.
+FEWEST = 4
 # The upstream keeps one of this many requests for a complete check.
 KEPT = 16
 # Connections that keep a program busy.
@@ -40,6 +40,9 @@ class Bench(Struct):
     peers: list[Peer]
     traffic: Traffic
     compiled: bool
+    scale: float
+    # CPU seconds of a slice.
+    slice_seconds: float
     # Slices by workload, connections and program, one per round.
     slices: dict[tuple[str, int, str], list[Slice]] = field(default_factory=dict)
     # Why a program has no figures, by workload and program.
@@ -108,9 +111,10 @@ class Bench(Struct):
     def _warm_up(self, peer: Peer, workload: Workload) -> int:
         """Return the number of requests per slice, which is larger the faster the program is."""
         figure = self.measure(peer, workload, 2 * FEWEST, FEWEST)
-        if figure is not None and figure.microseconds * workload.warm_up < 3e6:
-            figure = self.measure(peer, workload, workload.warm_up, SATURATED)
-        return 0 if figure is None else max(FEWEST, int(SLICE_SECONDS * 1e6 / figure.microseconds))
+        warm_up = max(2 * FEWEST, int(workload.warm_up * self.scale))
+        if figure is not None and figure.microseconds * warm_up < 3e6:
+            figure = self.measure(peer, workload, warm_up, SATURATED)
+        return 0 if figure is None else max(FEWEST, int(self.slice_seconds * 1e6 / figure.microseconds))
 
     def median(self, workload: Workload, connections: int, name: str) -> float | None:
         slices = self.slices.get((workload.name, connections, name))
@@ -137,22 +141,6 @@ class Bench(Struct):
             stack.callback(self.peers.remove, gateway)
             yield gateway
 
-    @contextlib.contextmanager
-    def raised_priority(self, gateway: Peer) -> Iterator[bool]:
-        """Let other programs of the machine delay these ones less, if the user may; return whether they do."""
-        members = [gateway, self.upstream, Peer("load", 0, self.load.process)]
-        try:
-            for member in members:
-                member.set_niceness(-20)
-        except PermissionError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            for member in members:
-                member.set_niceness(0)
-
     def check_limit(self, label: str, figure: float, limit: float) -> str:
         if figure > limit:
             self.exceeded.append(label)
@@ -161,7 +149,9 @@ class Bench(Struct):
 
 
 @contextlib.contextmanager
-def start_bench(seed: int, names: set[str], path: str, others: list[str], scale: float = 1.0) -> Iterator[Bench]:
+def start_bench(
+    seed: int, names: set[str], path: str, others: list[str], *, scale: float, slice_seconds: float
+) -> Iterator[Bench]:
     """Start everything: the measured programs on one core, load generator and upstream on the others."""
     compiled = compiler() is not None
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -169,7 +159,7 @@ def start_bench(seed: int, names: set[str], path: str, others: list[str], scale:
         traffic = write_traffic(seed, folder, names, scale)
         port = peers.free_port()
         load, upstream = stack.enter_context(start_programs(folder, port, seed, compiled=compiled, cores=_load_cores()))
-        bench = Bench(load, Peer("upstream", port, upstream), [], traffic, compiled)
+        bench = Bench(load, Peer("upstream", port, upstream), [], traffic, compiled, scale, slice_seconds)
         with on_core(measured_core()):
             bench.peers.append(peers.toolwire(folder, port))
             stack.callback(stop, bench.gateway.process)

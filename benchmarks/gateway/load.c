@@ -3,11 +3,14 @@
    load TRAFFIC SAMPLES SEED
 
    Each line on stdin is an order, each line on stdout its outcome as JSON:
-     MODE PEER PORT WORKLOAD COUNT CONNECTIONS SECONDS INTERVAL_US HEAVY
+     MODE PEER PORT WORKLOAD COUNT CONNECTIONS SECONDS INTERVAL_US HEAVY PID
+   PID is the measured process (0: none). Its CPU time between a request and its response is reported beside the elapsed
+   time: what the program itself did meanwhile, without what other programs did on its core.
+
    run      COUNT exchanges, one after the other on each connection
    leave    the same, but each client disconnects at the first token
    hold     CONNECTIONS more streams, held open after their first token until "release"
-   streams  CONNECTIONS concurrent streams for SECONDS; times to the first token
+   streams  CONNECTIONS concurrent streams for SECONDS, longer if COUNT more have not begun; times to the first token
    probe    one exchange every INTERVAL_US for SECONDS, while another client sends HEAVY ("-": nothing)
    "header PEER LINE" adds a header to the requests of a peer. */
 
@@ -60,21 +63,26 @@ struct client {
     struct output out;
     size_t scanned;
     uint32_t markers;
-    uint64_t start;
+    uint64_t start, cpu_start;
 };
 
 struct order {
     char mode[16], workload_name[32], heavy_name[32];
     unsigned peer, port, count, connections, interval_us;
+    int pid;
     double seconds;
     struct workload *workload, *heavy;
+};
+
+struct times {
+    uint64_t *values;
+    size_t count;
 };
 
 struct outcome {
     unsigned good, bad, heavy;
     char error[400];
-    uint64_t *latencies, *first_tokens;
-    size_t latency_count, first_token_count, capacity;
+    struct times latency, first_token, cpu, first_token_cpu;
 };
 
 static struct workload workloads[64];
@@ -89,6 +97,7 @@ static struct outcome outcome;
 static uint64_t begin, last_progress;
 static const char *samples_path;
 static FILE *samples;
+static clockid_t cpu_clock;
 
 static uint64_t mix(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
@@ -100,6 +109,13 @@ static uint64_t mix(uint64_t x) {
 static uint64_t next_random(uint64_t *state) { return mix(*state += 0x9e3779b97f4a7c15u); }
 
 static bool is_mode(const char *mode) { return !strcmp(order.mode, mode); }
+
+/* CPU time of the measured process, to the nanosecond. */
+static uint64_t cpu_ns(void) {
+    struct timespec t;
+    if (!order.pid || clock_gettime(cpu_clock, &t)) return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 /* ---- traffic */
 
@@ -285,6 +301,7 @@ static void start_exchange(struct client *c, uint64_t start) {
     c->busy = true;
     busy_count++;
     c->start = start;
+    c->cpu_start = cpu_ns();
     if (c->fd < 0 && !connect_client(c)) {
         fail_request(c, "no connection");
         end_exchange(c, false);
@@ -335,9 +352,10 @@ static void keep_sample(const struct client *c) {
     fwrite(c->in.data + c->in.head, 1, length, samples);
 }
 
-static void record_time(uint64_t **times, size_t *count, uint64_t start) {
-    if (*count % 4096 == 0) *times = checked(realloc(*times, (*count + 4096) * sizeof **times));
-    (*times)[(*count)++] = now_ns() - start;
+static void record_time(struct times *times, uint64_t value) {
+    if (times->count % 4096 == 0)
+        times->values = checked(realloc(times->values, (times->count + 4096) * sizeof *times->values));
+    times->values[times->count++] = value;
 }
 
 static void end_exchange(struct client *c, bool good) {
@@ -351,7 +369,8 @@ static void end_exchange(struct client *c, bool good) {
     else if (good) {
         keep_sample(c);
         outcome.good++;
-        record_time(&outcome.latencies, &outcome.latency_count, c->start);
+        record_time(&outcome.latency, now_ns() - c->start);
+        record_time(&outcome.cpu, cpu_ns() - c->cpu_start);
     }
     if (c->workload->grows) {
         if (good && conversation->turn + 1 < c->agent->turn_count) conversation->turn++;
@@ -362,8 +381,10 @@ static void end_exchange(struct client *c, bool good) {
 static void take_token(struct client *c) {
     c->token = true;
     last_progress = now_ns();
-    if (!is_mode("streams") || started > order.connections)
-        record_time(&outcome.first_tokens, &outcome.first_token_count, c->start);
+    if (!is_mode("streams") || started > order.connections) {
+        record_time(&outcome.first_token, now_ns() - c->start);
+        record_time(&outcome.first_token_cpu, cpu_ns() - c->cpu_start);
+    }
     if (is_mode("leave")) {
         disconnect(c);
         end_exchange(c, true);
@@ -396,8 +417,8 @@ static void read_in(struct client *c) {
 static bool is_over(void) {
     double elapsed = (double)(now_ns() - begin) / 1e9;
     if (outcome.bad > 20) return true;
-    if (is_mode("hold")) return outcome.first_token_count >= order.connections;
-    if (is_mode("streams")) return elapsed >= order.seconds;
+    if (is_mode("hold")) return outcome.first_token.count >= order.connections;
+    if (is_mode("streams")) return elapsed >= order.seconds && outcome.first_token.count >= order.count;
     if (is_mode("probe"))
         return elapsed >= order.seconds && (!order.heavy || outcome.heavy >= 2) && busy_count <= (order.heavy != NULL);
     return started >= order.count && !busy_count;
@@ -484,19 +505,22 @@ static int compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static void print_times(const char *name, uint64_t *times, size_t count) {
-    qsort(times, count, sizeof *times, compare);
-    uint64_t zero = 0, *sorted = count ? times : &zero;
-    size_t last = count ? count - 1 : 0;
-    printf(",\"%s\":{\"count\":%zu,\"p50\":%.4f,\"p99\":%.4f,\"most\":%.4f}", name, count, (double)sorted[last / 2] / 1e6,
+/* Print percentiles in milliseconds. */
+static void print_times(const char *name, struct times *times) {
+    uint64_t zero = 0, *sorted = times->count ? times->values : &zero;
+    size_t last = times->count ? times->count - 1 : 0;
+    qsort(sorted, last + 1, sizeof *sorted, compare);
+    printf(",\"%s\":{\"count\":%zu,\"p50\":%.4f,\"p99\":%.4f,\"most\":%.4f}", name, times->count, (double)sorted[last / 2] / 1e6,
            (double)sorted[last * 99 / 100] / 1e6, (double)sorted[last] / 1e6);
 }
 
 static void print_outcome(void) {
     printf("{\"good\":%u,\"bad\":%u,\"heavy\":%u,\"error\":\"%s\",\"seconds\":%.6f", outcome.good, outcome.bad,
            outcome.heavy, outcome.error, (double)(now_ns() - begin) / 1e9);
-    print_times("latency_ms", outcome.latencies, outcome.latency_count);
-    print_times("first_token_ms", outcome.first_tokens, outcome.first_token_count);
+    print_times("latency_ms", &outcome.latency);
+    print_times("cpu_ms", &outcome.cpu);
+    print_times("first_token_ms", &outcome.first_token);
+    print_times("first_token_cpu_ms", &outcome.first_token_cpu);
     puts("}");
     fflush(stdout);
 }
@@ -510,21 +534,24 @@ static void take_line(const char *line) {
         return;
     }
     begin = now_ns();
-    free(outcome.latencies);
-    free(outcome.first_tokens);
+    free(outcome.latency.values);
+    free(outcome.cpu.values);
+    free(outcome.first_token.values);
+    free(outcome.first_token_cpu.values);
     memset(&outcome, 0, sizeof outcome);
     if (!strncmp(line, "release", 7)) {
         drop_clients();
         print_outcome();
         return;
     }
-    if (sscanf(line, "%15s %u %u %31s %u %u %lf %u %31s", order.mode, &order.peer, &order.port, order.workload_name,
-               &order.count, &order.connections, &order.seconds, &order.interval_us, order.heavy_name) != 9 ||
+    if (sscanf(line, "%15s %u %u %31s %u %u %lf %u %31s %d", order.mode, &order.peer, &order.port, order.workload_name,
+               &order.count, &order.connections, &order.seconds, &order.interval_us, order.heavy_name, &order.pid) != 10 ||
         order.peer >= PEERS || !(order.workload = find_workload(order.workload_name))) {
         fprintf(stderr, "invalid order: %s", line);
         exit(2);
     }
     order.heavy = find_workload(order.heavy_name);
+    if (order.pid && clock_getcpuclockid(order.pid, &cpu_clock)) fail("clock_getcpuclockid");
     samples = is_mode("run") ? fopen(samples_path, "wb") : NULL;
     run_order();
     if (samples) fclose(samples);

@@ -148,7 +148,7 @@ class Load:
             await asyncio.gather(*(work() for _ in range(connections)))
         times = _times(latencies)
         error = errors[0] if errors else ""
-        return Outcome(count - len(errors), len(errors), error, time.monotonic() - start, 0, times, times)
+        return Outcome(count - len(errors), len(errors), error, time.monotonic() - start, 0, times, times, times, times)
 
     def _choose_agent(self, workload: Workload, peer: int) -> Agent:
         while True:
@@ -213,7 +213,7 @@ async def main() -> None:
             outcome = await load.run(int(peer), int(port), name, int(count), int(connections))
         except (OSError, TimeoutError) as error:
             none = _times([])
-            outcome = Outcome(0, 1, f"{type(error).__name__}: {error}", 0.0, 0, none, none)
+            outcome = Outcome(0, 1, f"{type(error).__name__}: {error}", 0.0, 0, none, none, none, none)
         print(msgspec.json.encode(outcome).decode(), flush=True)
 
 

@@ -106,11 +106,6 @@ class Peer(Struct):
         pages = [int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) for pid in tree(self.process.pid)]
         return sum(pages) * PAGE / 1e6
 
-    def set_niceness(self, niceness: int) -> None:
-        for member in tree(self.process.pid):
-            for thread in Path(f"/proc/{member}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), niceness)
-
     def descriptors(self) -> int:
         return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in tree(self.process.pid))
 

@@ -35,6 +35,9 @@ class Outcome(Struct):
     heavy: int
     latency_ms: Times
     first_token_ms: Times
+    # CPU time of the measured process between the request and the same events.
+    cpu_ms: Times
+    first_token_cpu_ms: Times
 
 
 class Order(Struct, kw_only=True):
@@ -47,6 +50,8 @@ class Order(Struct, kw_only=True):
     seconds: float = 0.0
     interval_us: int = 0
     heavy: str = "-"
+    # The process whose CPU time is compared with the elapsed time.
+    pid: int = 0
 
 
 class Load:
@@ -65,7 +70,7 @@ class Load:
 
     def run(self, order: Order, peer: int, port: int) -> Outcome:
         size = f"{order.count} {order.connections} {order.seconds} {order.interval_us}"
-        return self._exchange(f"{order.mode} {peer} {port} {order.workload} {size} {order.heavy}")
+        return self._exchange(f"{order.mode} {peer} {port} {order.workload} {size} {order.heavy} {order.pid}")
 
     def _exchange(self, line: str) -> Outcome:
         self._write(line)
@@ -93,7 +98,13 @@ def program(name: str, folder: Path, *, compiled: bool) -> list[str]:
 
 @contextlib.contextmanager
 def start_programs(
-    folder: Path, port: int, seed: int, *, compiled: bool, cores: tuple[int | None, int | None]
+    folder: Path,
+    port: int,
+    seed: int,
+    *,
+    compiled: bool,
+    cores: tuple[int | None, int | None],
+    delta_ms: int = DELTA_MS,
 ) -> Iterator[tuple[Load, "subprocess.Popen[bytes]"]]:
     """Start the load generator and the upstream on the traffic in a folder, each on its core."""
     samples = folder / "samples"
@@ -102,7 +113,7 @@ def start_programs(
         *program("upstream", folder, compiled=compiled),
         str(port),
         str(folder / "answers"),
-        str(DELTA_MS),
+        str(delta_ms),
     ]
     with contextlib.ExitStack() as stack:
         with on_core(cores[1]):

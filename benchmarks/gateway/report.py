@@ -59,7 +59,7 @@ def print_saturation(bench: Bench, workloads: list[Workload], connections: int) 
     for workload in workloads:
         idle = {name: _idle(bench, workload, connections, name) for name in ("nginx", "toolwire")}
         others = bench.slices[workload.name, connections, "toolwire"]
-        alone = bench.measure(bench.upstream, workload, 4 * workload.warm_up, connections)
+        alone = bench.measure(bench.upstream, workload, max(8, int(4 * workload.warm_up * bench.scale)), connections)
         assert alone is not None
         cells = [f"{'-' if share is None else f'{share:.0%}'}" for share in idle.values()]
         spent = statistics.median(figure.others for figure in others)

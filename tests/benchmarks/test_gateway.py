@@ -1,5 +1,6 @@
-"""The gateway benchmark stops the processes it started when it is stopped."""
+"""The gateway benchmark: signals stop its processes, and a short run measures real exchanges."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from benchmarks.gateway.peers import tree
 from tests.support.deadlines import DEADLINE
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "W4", "--rounds", "10000"]
+COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "chat", "--no-peers", "--no-delays", "--scale", "0"]
 
 
 def commands(process: "subprocess.Popen[bytes]") -> dict[int, str]:
@@ -32,12 +33,23 @@ def wait_for(seconds: float, *words: str, process: "subprocess.Popen[bytes]") ->
 
 
 def test_signal_stops_the_benchmark_and_its_processes() -> None:
-    process = subprocess.Popen(COMMAND, cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*COMMAND, "--rounds", "10000"], cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
-        started = wait_for(DEADLINE, "gateway.upstream", "gateway.load", "toolwire serve", process=process)
+        started = wait_for(DEADLINE, "upstream", "load", "toolwire serve", process=process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 1
     finally:
         process.kill()
         process.wait(DEADLINE)
     assert [command for pid, command in started.items() if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_run_without_a_compiler_says_that_ratios_are_not_comparable() -> None:
+    environment = os.environ | {"CC": "no-such-compiler"}
+    command = [*COMMAND, "--rounds", "1", "--slice", "0.01", "--seed", "5"]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "seed 5" in run.stdout
+    assert "NO C COMPILER" in run.stdout
+    (row, *_) = [line.split() for line in run.stdout.splitlines() if line.startswith("chat ")]
+    assert float(row[3].replace(",", "")) > 0  # toolwire, after size and nginx
