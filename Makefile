@@ -62,7 +62,7 @@ bench: $(READY) ## run the translation benchmark
 bench-browser: $(READY) ## measure the browser overhead over Playwright (needs Chromium)
 	$(BIN)/python -m benchmarks.browser $(ARGUMENTS)
 
-bench-gateway: $(READY) ## measure the cost of an exchange, compared with nginx and LiteLLM if installed
+bench-gateway: $(READY) ## measure cost, delays and memory of the gateway, compared with nginx and other gateways; ARGUMENTS=--quick
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
 
 bench-search: $(READY) ## measure quality and speed of tool search among 5,000 tools
