@@ -1,0 +1,48 @@
+"""Kimi K3: blocks between `<|open|>` and `<|close|>`, with the type of each argument."""
+
+import html
+import re
+
+from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall
+from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
+from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+
+_TOOLS, _CALL, _ARGUMENT, _SEP = "<|open|>tools<|sep|>", "<|open|>call ", "<|open|>argument ", "<|sep|>"
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+
+
+def _parse_attributes(cursor: Cursor) -> Parse[dict[str, str]]:
+    """Parse attributes, whose values are escaped, up to the separator."""
+    text, _ = yield from cursor.read_until(_SEP)
+    return {match[1]: html.unescape(match[2]) for match in _ATTRIBUTE.finditer(text)}
+
+
+def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
+    """Parse one call, with the mark of the block if it comes first."""
+    if (yield from cursor.accept(_TOOLS)):
+        yield from cursor.skip_space()
+    yield from cursor.expect(_CALL)
+    name = (yield from _parse_attributes(cursor)).get("tool", "")
+    parameters: list[Parameter] = []
+    while not (yield from cursor.accept("<|close|>call<|sep|>")):
+        yield from cursor.skip_space()
+        yield from cursor.expect(_ARGUMENT, "<|close|>call<|sep|>")
+        if cursor.text[: cursor.position].endswith("call<|sep|>"):
+            break
+        attributes = yield from _parse_attributes(cursor)
+        value, _ = yield from cursor.read_until("<|close|>argument<|sep|>")
+        if "key" not in attributes:
+            raise Mismatch
+        parameters.append(Parameter(attributes["key"], value, attributes.get("type")))
+    return [ParsedCall(name, parameters=tuple(parameters))]
+
+
+KIMI_K3 = Dialect(
+    "kimi_k3",
+    (_TOOLS, _CALL),
+    _parse,
+    closers=("<|close|>tools<|sep|>", "<|close|>message<|sep|>"),
+    models=("kimi-k3",),
+)
+
+DIALECTS = (KIMI_K3,)

@@ -1,0 +1,142 @@
+"""All dialects by name, and the choice of those to look for."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from toolwire.translation.stages.tool_call_parsers import (
+    anthropic_invoke,
+    apertus,
+    deepseek_v3,
+    gemma4,
+    glm,
+    harmony,
+    hermes,
+    json_bare,
+    kimi_k2,
+    kimi_k3,
+    llama3_json,
+    minimax_m3,
+    mistral,
+    pythonic,
+    qwen3_coder,
+    step3,
+)
+from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
+from toolwire.translation.stages.tool_call_parsers.reasoning import (
+    ANSWER_MARKS,
+    OPEN_REASONING,
+    REASONING_MARKS,
+    TURN_ENDS,
+    AnswerMarks,
+    ReasoningMarks,
+)
+
+_MODULES = (
+    qwen3_coder,
+    hermes,
+    glm,
+    anthropic_invoke,
+    step3,
+    kimi_k2,
+    kimi_k3,
+    deepseek_v3,
+    mistral,
+    llama3_json,
+    pythonic,
+    gemma4,
+    harmony,
+    minimax_m3,
+    apertus,
+    json_bare,
+)
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for module in _MODULES for dialect in module.DIALECTS}
+_INTERLEAVED_MODELS = ("minimax", "kimi")
+
+
+def hinted_dialect(model: str | None) -> Dialect | None:
+    """Return the dialect that a model of this name is known to write; None if it is not known."""
+    name = (model or "").lower()
+    hints = [(len(part), dialect) for dialect in DIALECTS.values() for part in dialect.models if part in name]
+    return max(hints, key=lambda hint: hint[0])[1] if hints else None
+
+
+class Vocabulary(Struct, frozen=True, gc=False):
+    """The marks to look for, and what each of them means."""
+
+    finder: MarkFinder  # of all marks in text
+    calls: dict[str, tuple[Dialect, ...]]  # by the mark that opens them
+    bare: tuple[Dialect, ...]
+    call_closers: frozenset[str]
+    reasoning: dict[str, ReasoningMarks]  # by the mark that opens them
+    stray: frozenset[str]  # marks that close reasoning which the prompt opened
+    answers: dict[str, AnswerMarks]  # by the mark that opens them
+    turn_ends: frozenset[str]
+    interleaved: bool  # reasoning may follow text
+    open_marks: ReasoningMarks | None  # of reasoning that is open from the beginning
+    sorted_openers: tuple[str, ...]  # of calls, the longest first
+    sorted_closers: tuple[str, ...]  # of calls, the longest first
+
+    def reasoning_finder(self, marks: ReasoningMarks) -> MarkFinder:
+        """Return the finder of marks that count inside reasoning: its end, calls, and the end of the turn."""
+        return _reasoning_finder(frozenset({marks.closer, *self.calls, *self.turn_ends}))
+
+
+_reasoning_finder = lru_cache(maxsize=256)(MarkFinder)
+
+
+@lru_cache(maxsize=256)
+def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: bool) -> Vocabulary:
+    """Return the marks to look for.
+
+    Args:
+        calls: `auto`, `off` or the name of a dialect.
+        reasoning: `auto`, `off` or the name of a reasoning parser.
+        hint: The dialect that the model is known to write, which is tried first.
+        interleaved: Reasoning may follow text.
+
+    """
+    if calls == "off":
+        dialects: list[Dialect] = []
+    elif calls == "auto":
+        dialects = sorted(DIALECTS.values(), key=lambda dialect: dialect.name != hint)
+    else:
+        dialects = [DIALECTS[calls]]
+    open_marks = OPEN_REASONING.get(reasoning)
+    if reasoning == "off":
+        formats: list[ReasoningMarks] = []
+    elif reasoning == "auto":
+        formats = list(REASONING_MARKS.values())
+    else:
+        formats = [open_marks or REASONING_MARKS[reasoning]]
+    answers = {mark: marks for marks in ANSWER_MARKS for mark in marks.openers} if dialects or formats else {}
+    by_opener: dict[str, tuple[Dialect, ...]] = {}
+    for dialect in dialects:
+        for opener in () if dialect.bare else dialect.openers:
+            by_opener[opener] = (*by_opener.get(opener, ()), dialect)
+    by_reasoning = {mark: marks for marks in formats for mark in marks.openers}
+    call_closers = frozenset(mark for dialect in dialects for mark in dialect.closers)
+    stray = frozenset(marks.closer for marks in formats if marks.stray)
+    turn_ends = frozenset(TURN_ENDS if dialects or formats else ())
+    answer_closers = {mark for marks in answers.values() for mark in marks.closers}
+    return Vocabulary(
+        finder=MarkFinder({*by_opener, *by_reasoning, *answers, *answer_closers, *call_closers, *stray, *turn_ends}),
+        calls=by_opener,
+        bare=tuple(dialect for dialect in dialects if dialect.bare),
+        call_closers=call_closers,
+        reasoning=by_reasoning,
+        stray=stray,
+        answers=answers,
+        turn_ends=turn_ends,
+        interleaved=interleaved,
+        open_marks=open_marks,
+        sorted_openers=tuple(sorted(by_opener, key=len, reverse=True)),
+        sorted_closers=tuple(sorted(call_closers, key=len, reverse=True)),
+    )
+
+
+def interleaves_reasoning(model: str | None) -> bool:
+    """Return whether models of this name reason between texts and calls, not only at the beginning."""
+    return any(part in (model or "").lower() for part in _INTERLEAVED_MODELS)
