@@ -76,9 +76,7 @@ def _parse_minicpm5(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(name, parameters=tuple(parameters), only_declared=True)]
 
 
-APERTUS = Dialect(
-    "apertus", ("<|tools_prefix|>",), _parse_apertus, closers=("<|tools_suffix|>",), models=("apertus",)
-)
+APERTUS = Dialect("apertus", ("<|tools_prefix|>",), _parse_apertus, closers=("<|tools_suffix|>",), models=("apertus",))
 INKLING = Dialect(
     "inkling",
     ("<|message_model|>", "<|content_invoke_tool_json|>"),

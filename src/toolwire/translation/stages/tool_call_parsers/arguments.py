@@ -92,17 +92,16 @@ class ArgumentEncoder:
         return [parameter]
 
     def _encode_parameter(self, parameter: Parameter) -> str:
-        """Return a parameter's value as JSON."""
-        if parameter.type is None:
-            return self._encode_value(parameter.value, self._properties.get(parameter.name), 0)
-        if parameter.type == "string" or not isinstance(parameter.value, str):
-            return _encode_string(str(parameter.value))
-        encoded = None if parameter.type == "json" else encode_as(parameter.type, parameter.value)
-        if encoded is None and parameter.type == "json":
-            encoded = _encode_untyped(parameter.value)
-            if encoded is None and parameter.name in self._properties:
-                return self._encode_value(parameter.value, self._properties[parameter.name], 0)
-        return _encode_string(parameter.value) if encoded is None else encoded
+        """Return a parameter's value as JSON; a type that the dialect states wins, unless the schema excludes it."""
+        value, stated, schema = parameter.value, parameter.type, self._properties.get(parameter.name)
+        allowed = self._find_types(schema, 0)
+        if stated is None or (stated == "string" and allowed and "string" not in allowed):
+            return self._encode_value(value, schema, 0)
+        if stated == "json":
+            encoded = _encode_untyped(value)
+            return self._encode_value(value, schema, 0) if encoded is None else encoded
+        encoded = encode_as(stated, value)
+        return _encode_string(value) if encoded is None else encoded
 
     def _encode_value(self, value: Any, schema: Any, depth: int) -> str:
         """Return a value as JSON, with the type that its schema declares."""

@@ -61,7 +61,7 @@ def _parse_object(cursor: Cursor, quote: str, depth: int) -> Parse[dict[str, Any
     members: dict[str, Any] = {}
     while not (yield from _parse_end(cursor, "}", first=not members)):
         yield from cursor.skip_space()
-        if (mark := (yield from cursor.accept(quote, '"'))):
+        if mark := (yield from cursor.accept(quote, '"')):
             key, _ = yield from cursor.read_until(mark)
         else:
             key = yield from cursor.read_name(_KEY)

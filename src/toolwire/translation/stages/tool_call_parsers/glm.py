@@ -67,9 +67,15 @@ def _parse_hy_v3(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(name, parameters=tuple((yield from _parse_pairs(cursor))))]
 
 
-GLM = Dialect("glm", (_CALL,), _parse_glm, closers=(_CALL_END,), models=("glm-4", "glm-5", "glm4", "laguna", "poolside"))
+GLM = Dialect(
+    "glm", (_CALL,), _parse_glm, closers=(_CALL_END,), models=("glm-4", "glm-5", "glm4", "laguna", "poolside")
+)
 HY_V3 = Dialect(
-    "hy_v3", ("<tool_calls>", _CALL), _parse_hy_v3, closers=(_CALL_END, "</tool_calls>"), models=("hunyuan-3", "hy-3", "hy3")
+    "hy_v3",
+    ("<tool_calls>", _CALL),
+    _parse_hy_v3,
+    closers=(_CALL_END, "</tool_calls>"),
+    models=("hunyuan-3", "hy-3", "hy3"),
 )
 
 DIALECTS = (GLM, HY_V3)

@@ -75,7 +75,9 @@ GIGACHAT3 = _json_dialect(
     ("<|message_sep|>\n\nfunction call<|role_sep|>", "function call<|role_sep|>", "<|function_call|>"),
     models=("gigachat",),
 )
-COHERE_COMMAND = _json_dialect("cohere_command", ("<|START_ACTION|>",), "<|END_ACTION|>", models=("command-r", "command-a"))
+COHERE_COMMAND = _json_dialect(
+    "cohere_command", ("<|START_ACTION|>",), "<|END_ACTION|>", models=("command-r", "command-a")
+)
 
 DIALECTS = (
     HERMES,

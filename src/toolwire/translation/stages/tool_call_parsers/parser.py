@@ -11,7 +11,13 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from toolwire.translation.stages.tool_call_parsers.arguments import ArgumentEncoder
-from toolwire.translation.stages.tool_call_parsers.attempts import Attempt, any_dialect, complete_answer, end_of_reasoning, turn_end
+from toolwire.translation.stages.tool_call_parsers.attempts import (
+    Attempt,
+    any_dialect,
+    complete_answer,
+    end_of_reasoning,
+    turn_end,
+)
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
 from toolwire.translation.stages.tool_call_parsers.prose import ProsePosition
@@ -81,7 +87,8 @@ class TextCallParser:
         self._boundary: str = "start"  # what came before the text at hand: start, reasoning, call, answer
         self._fresh = True  # nothing but white space since then
         self._answer_closers: tuple[str, ...] = ()
-        self._bare_tried = self._reasoned = self._called = False
+        self._bare_tried = False  # at this place
+        self._reasoned = self._called = self._said = False  # in this answer
         self._closed = self._finished = False
         self._failed_work = 0
         self.late_reasoning = False  # the end of reasoning was seen after it had been released as text
@@ -180,12 +187,14 @@ class TextCallParser:
         if mark in self._answer_closers:
             self._answer_closers = ()
             self._drop(place, mark, "answer")
-        elif self._fresh and mark in words.call_closers and self._boundary == "call":
+        elif self._fresh and mark in words.closers_after_call and self._boundary == "call":
             self._buffer = self._buffer[place + len(mark) :]
         elif (marks := words.reasoning.get(mark)) is not None and self._may_reason(marks):
             self._buffer = self._buffer[place + len(mark) :]
             self._open_reasoning(marks)
-        elif (answer := words.answers.get(mark)) is not None and self._may_answer(after_reasoning=answer.after_reasoning):
+        elif (answer := words.answers.get(mark)) is not None and self._may_answer(
+            after_reasoning=answer.after_reasoning
+        ):
             self._answer_closers = answer.closers
             self._drop(place, mark, self._boundary)
         elif mark in words.stray and not self._reasoned and not self._prose.shows_code:
@@ -204,7 +213,7 @@ class TextCallParser:
 
     def _start_bare(self, start: int) -> bool:
         """Start to read a call without marks, if the answer may be one."""
-        if self._bare_tried or not self._bare or self._called or self._boundary == "call" or not self._looks_for_calls:
+        if self._bare_tried or self._said or self._called or not self._bare or not self._looks_for_calls:
             return False
         self._bare_tried = True
         first = self._buffer[start]
@@ -315,6 +324,7 @@ class TextCallParser:
         kind: Literal["text", "reasoning"] = "text"
         if self._reasoning is None:
             self._prose.add(text)
+            self._said = True
         else:
             kind = "reasoning"
             self._reasoned = True
@@ -331,7 +341,7 @@ class TextCallParser:
 
     def _begin(self, boundary: str) -> None:
         """Begin a new piece of the answer."""
-        self._boundary, self._fresh = boundary, True
+        self._boundary, self._fresh, self._bare_tried = boundary, True, False
 
     def _open_reasoning(self, marks: ReasoningMarks) -> None:
         """Begin reasoning."""
@@ -368,9 +378,7 @@ def parse_text(
 ) -> list[Segment]:
     """Return the segments of a complete answer; reasoning that the prompt opened is recognized by its end."""
     closer = find_open_reasoning(text, reasoning)
-    parser = TextCallParser(
-        tools, calls=calls, reasoning=reasoning, model=model, bare=bare, reasoning_closer=closer
-    )
+    parser = TextCallParser(tools, calls=calls, reasoning=reasoning, model=model, bare=bare, reasoning_closer=closer)
     return merge_segments([*parser.feed(text), *parser.finish(finished=finished)])
 
 
@@ -387,7 +395,9 @@ def find_open_reasoning(text: str, reasoning: str) -> str:
     for place, mark in sorted((text.find(mark), mark) for mark in words.stray):
         if place < 0:
             continue
-        opened = any(text.find(opener, 0, place) >= 0 for opener, marks in words.reasoning.items() if marks.closer == mark)
+        opened = any(
+            text.find(opener, 0, place) >= 0 for opener, marks in words.reasoning.items() if marks.closer == mark
+        )
         position.add(text[done:place])
         done = place
         if not opened and not position.shows_code:

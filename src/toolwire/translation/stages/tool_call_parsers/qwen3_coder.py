@@ -51,8 +51,8 @@ def _parse_parameters(cursor: Cursor, *outer: str) -> Parse[list[Parameter]]:
 
 
 def _without_newlines(value: str) -> str:
-    """Return a value without the one newline on each side that belongs to the marks."""
-    return value.removeprefix("\n").removesuffix("\n")
+    """Return a value without the newlines of its marks: one on each side, if there is one at the beginning."""
+    return value[1:].removesuffix("\n") if value.startswith("\n") else value
 
 
 def _function_dialect(name: str, opener: str, closer: str, models: tuple[str, ...]) -> Dialect:

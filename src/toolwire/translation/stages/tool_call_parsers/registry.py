@@ -69,7 +69,7 @@ class Vocabulary(Struct, frozen=True, gc=False):
     finder: MarkFinder  # of all marks in text
     calls: dict[str, tuple[Dialect, ...]]  # by the mark that opens them
     bare: tuple[Dialect, ...]
-    call_closers: frozenset[str]
+    closers_after_call: frozenset[str]  # without content
     reasoning: dict[str, ReasoningMarks]  # by the mark that opens them
     stray: frozenset[str]  # marks that close reasoning which the prompt opened
     answers: dict[str, AnswerMarks]  # by the mark that opens them
@@ -125,7 +125,7 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         finder=MarkFinder({*by_opener, *by_reasoning, *answers, *answer_closers, *call_closers, *stray, *turn_ends}),
         calls=by_opener,
         bare=tuple(dialect for dialect in dialects if dialect.bare),
-        call_closers=call_closers,
+        closers_after_call=call_closers | answer_closers,
         reasoning=by_reasoning,
         stray=stray,
         answers=answers,
