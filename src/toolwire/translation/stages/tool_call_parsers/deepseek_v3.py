@@ -1,4 +1,4 @@
-"""DeepSeek V3 and R1-0528 (JSON in a code fence), and V3.1 (JSON after a separator); marks leak in several spellings."""
+"""DeepSeek V3 and R1-0528 (JSON in a code fence), and V3.1 (JSON after a separator), with the bars in two spellings."""
 
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, decode_object
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse

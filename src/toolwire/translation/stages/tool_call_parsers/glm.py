@@ -15,7 +15,7 @@ def _parse_value(cursor: Cursor) -> Parse[str]:
     if (yield from cursor.accept(_VALUE)):
         start = cursor.position
     while True:
-        text, mark = yield from cursor.read_until(_VALUE_END, _KEY, _CALL_END)
+        _, mark = yield from cursor.read_until(_VALUE_END, _KEY, _CALL_END)
         resume, end = cursor.position, cursor.position - len(mark)
         if mark == _KEY:
             cursor.position = end

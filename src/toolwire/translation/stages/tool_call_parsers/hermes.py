@@ -35,7 +35,7 @@ def _json_dialect(
 
 
 def _close_block(cursor: Cursor, openers: tuple[str, ...], closer: str) -> Parse[None]:
-    """Read the closing mark; the end of the turn or the next block may stand in its place, superfluous braces before."""
+    """Read the closing mark after superfluous braces; the end of the turn or the next block may stand in its place."""
     end = cursor.position
     while (yield from cursor.skip_space()) == "}":
         cursor.position += 1

@@ -4,7 +4,6 @@ from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, read
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 
-
 _FIRST_KEYS = ("name", "tool_name", "arguments", "parameters", "args", "type", "function", "id", "tool_call_id")
 
 
