@@ -49,7 +49,7 @@ INNER = (
     "</arg_value>",
     "<|tool_call_argument_begin|>",
     "<|message|>",
-    "<｜tool▁sep｜>",
+    "<\uff5ctool\u2581sep\uff5c>",
     ":0",
     '">',
     ">",
