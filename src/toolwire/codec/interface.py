@@ -85,6 +85,14 @@ class ResponseMapping(Struct):
         return not self.tools and self.integer_schemas is None and self.computer_use is None
 
 
+class TextRecovery(Struct, frozen=True, kw_only=True):
+    """Which calls and reasoning to recover from text that the upstream passed on as the model wrote it."""
+
+    tool_calls: str = "auto"  # or `off`, or the name of a dialect
+    reasoning: str = "auto"  # or `off`, or the name of a reasoning parser
+    model: str | None = None  # the upstream's, which hints at its dialect
+
+
 class ResponseContext(Struct, frozen=True, kw_only=True):
     """Everything besides the response itself that decoding and encoding a response needs."""
 
@@ -93,6 +101,7 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     created: int = 0
     # seals data that the client's protocol cannot represent into a field that clients echo
     envelope_key: EnvelopeKey | None = None
+    text_recovery: TextRecovery | None = None  # None: text of the upstream is text
     # collects signatures that the gateway stores for the client instead
     withheld: "WithheldSignatures | None" = None
 

@@ -15,13 +15,15 @@ from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import OPENAI, PROFILES, HostProfile
-from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target
+from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import UNLOCATED
 from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import has_envelopes, restore_envelopes
 from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.family import isolate_foreign_extras
+from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
+from toolwire.translation.stages.tool_call_parsers.stage import report_recovered
 from toolwire.translation.stream import StreamTranslator, TranslatedStream
 
 
@@ -115,6 +117,8 @@ def translate(
     envelope_key: EnvelopeKey | None = None,
     strict: bool = False,
     host: str = OPENAI.name,
+    tool_call_parser: str = "off",
+    reasoning_parser: str = "off",
 ) -> Translation:
     """Translate one body from one protocol to another.
 
@@ -135,6 +139,9 @@ def translate(
         envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.
         strict: Raise `LossyTranslationError` for any loss, not only for dropped safety limits.
         host: The profile of the Chat Completions server; `generic` for servers other than OpenAI's.
+        tool_call_parser: For a response: recover calls that the model wrote as text. `auto` knows all dialects, `off`
+            none; or the name of one. Only calls to tools that `request` declares are recovered.
+        reasoning_parser: The same for reasoning, as in `<think>`.
 
     """
     reader, writer = get_codec(source), get_codec(target)
@@ -154,6 +161,7 @@ def translate(
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             context = response_context(request, reader, writer, hosted_tools, get_host_profile(host))
+            context = replace(context, text_recovery=text_recovery(tool_call_parser, reasoning_parser, model))
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
@@ -193,6 +201,8 @@ def _translate_response(
     context = replace(context, envelope_key=envelope_key)
     response = adapt_response(reader.decode_response(data, context), reader, writer, context)
     encoded_body = writer.encode_response(response, context)
+    if context.text_recovery is not None:
+        report_recovered(response, encoded_body.report)
     return encoded_body, lambda: encoded_body.report.resolve(response, reader.wire_names)
 
 
@@ -282,6 +292,14 @@ def response_context(
     return ResponseContext(request=decoded, mapping=mapping)
 
 
+def text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
+    """Return the settings of these parsers; None if both are off. Raise `ValueError` for an unknown name."""
+    check_parser_names(tool_call_parser, reasoning_parser)
+    if tool_call_parser == reasoning_parser == "off":
+        return None
+    return TextRecovery(tool_calls=tool_call_parser, reasoning=reasoning_parser, model=model)
+
+
 def translate_stream(
     chunks: Iterable[bytes] | AsyncIterable[bytes] | bytes,
     source: str,
@@ -291,6 +309,9 @@ def translate_stream(
     hosted_tools: HostedTools = "drop",
     envelope_key: EnvelopeKey | None = None,
     host: str = OPENAI.name,
+    model: str | None = None,
+    tool_call_parser: str = "off",
+    reasoning_parser: str = "off",
 ) -> TranslatedStream:
     """Translate a stream of bytes, cut anywhere, as it arrives.
 
@@ -298,7 +319,9 @@ def translate_stream(
     """
     reader, writer = get_codec(source), get_codec(target)
     context = replace(
-        response_context(request, reader, writer, hosted_tools, get_host_profile(host)), envelope_key=envelope_key
+        response_context(request, reader, writer, hosted_tools, get_host_profile(host)),
+        envelope_key=envelope_key,
+        text_recovery=text_recovery(tool_call_parser, reasoning_parser, model),
     )
     translator = StreamTranslator(reader, writer, context)
     return TranslatedStream(translator, [chunks] if isinstance(chunks, bytes) else chunks)

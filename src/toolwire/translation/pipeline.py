@@ -15,6 +15,7 @@ from toolwire.translation.stages.failures import FailureStage
 from toolwire.translation.stages.family import FamilyStage, isolate_foreign_extras, share_extras
 from toolwire.translation.stages.logprobs import logprobs_stage
 from toolwire.translation.stages.restore_calls import CallRestoreStage
+from toolwire.translation.stages.tool_call_parsers.stage import recover_text
 
 
 class Stage(Protocol):
@@ -38,10 +39,12 @@ def response_stages(
     `writer` is None for the runtime, which takes canonical events. A complete response tells whether it has signatures;
     without any, the stage for envelopes is left out, which costs the most to create.
     """
-    if reader is writer and context.mapping.is_empty:
+    # Calls of another protocol, and those recovered from text, may lack an id that the client needs.
+    may_lack_ids = reader is not writer or context.text_recovery is not None
+    if not may_lack_ids and context.mapping.is_empty:
         return []
     stages: list[Stage] = [] if writer is None else _extras_stages(reader, writer)
-    if reader is not writer:
+    if may_lack_ids:
         stages.append(CallIdStage(context))
     if writer is not None and reader is not writer:
         stages.append(FailureStage(reader))
@@ -80,9 +83,15 @@ def _signature_stages(
     return []
 
 
-def run_stages(stages: Sequence[Stage], events: list[Event]) -> tuple[list[Event], list[Event]]:
-    """Return the events after all stages, and those among them that are not plain deltas."""
-    others = other_events(events)
+def run_stages(
+    stages: Sequence[Stage], events: list[Event], others: list[Event] | None = None
+) -> tuple[list[Event], list[Event]]:
+    """Return the events after all stages, and those among them that are not plain deltas.
+
+    `others` are these events before the stages, if the caller has them.
+    """
+    if others is None:
+        others = other_events(events)
     for stage in stages:
         if (processed := stage.process(events, others)) is not events:
             events, others = processed, other_events(processed)
@@ -96,6 +105,7 @@ def other_events(events: list[Event]) -> list[Event]:
 
 def adapt_response(response: Response, reader: Codec, writer: Codec | None, context: ResponseContext) -> Response:
     """Return a complete response after all stages that change it; the same object if none does."""
+    response = recover_text(response, context)
     if writer is not None:
         response = isolate_foreign_extras(response, reader, writer)
     stages = response_stages(reader, writer, context, may_have_signatures=has_signatures(response))

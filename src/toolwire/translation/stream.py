@@ -28,6 +28,7 @@ from toolwire.translation.event_stream import StreamProgress
 from toolwire.translation.pipeline import other_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
+from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage, report_recovered
 
 _UNNAMED_FRAME = Raw(b"frame")
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -123,6 +124,8 @@ class StreamTranslator(StreamProgress):
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._same_protocol = reader is writer
+        recovery = context.text_recovery
+        self._recovery = None if recovery is None else TextRecoveryStage(context, recovery)
         self._stages = response_stages(reader, writer, context)
         self._transform = transform
         self._on_response = on_response
@@ -138,6 +141,10 @@ class StreamTranslator(StreamProgress):
         self._received_data = self._done_marker_sent = False
         self._unencoded: list[Event] = []
         self._first_frames = b""
+        self._held_frames = b""  # whose text may turn out to hold a call
+        self._held_events: list[Event] = []  # of these frames
+        self._recovered_events: list[Event] = []  # the same, as they go out if it does
+        self._encodes_frames = False  # the stream has changed, so that frames are no longer forwarded
 
     def feed(self, data: bytes) -> bytes:
         """Translate the next bytes to the frames that they complete."""
@@ -191,7 +198,8 @@ class StreamTranslator(StreamProgress):
 
     def _find_losses(self) -> list[Loss]:
         """Compute the losses from the complete response that all events of the stream amount to."""
-        if self._accumulator is None or (self._same_protocol and not self._encoder.report):
+        has_recovered = self._recovery is not None and self._recovery.has_changed
+        if self._accumulator is None or (self._same_protocol and not self._encoder.report and not has_recovered):
             return []  # same protocol: nothing is lost
         response, writer, failed = self._accumulator.response(), self._writer, self._failed
         if failed is not None and failed.status is None and failed.error.at is None:
@@ -211,6 +219,8 @@ class StreamTranslator(StreamProgress):
                     report.dropped(path, "id")
         if self._frame_fields is not None:
             self._frame_fields.report(response, report)
+        if has_recovered:
+            report_recovered(response, report)
         return report.resolve(response, self._reader.wire_names)
 
     def _process(self, events: list[Event]) -> bytes:
@@ -219,6 +229,12 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
+        if self._recovery is not None:
+            events = self._recovery.process(events)
+        return self._process_recovered(events)
+
+    def _process_recovered(self, events: list[Event]) -> bytes:
+        """Run events through all other stages, and return the frames that encode them."""
         if self._transform is not None:
             events = self._transform(events)
         events, others = run_stages(self._stages, events)
@@ -263,9 +279,15 @@ class StreamTranslator(StreamProgress):
 
     def _forward_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
         """Forward one batch, separating its frames only where the response ends or fails."""
+        if self._encodes_frames:
+            return b"" if self._finished else self._process(self._decoder.feed(data))
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
+        if self._recovery is not None:
+            if (encoded := self._hold_frames(data, events, self._recovery)) is not None:
+                return encoded
+            data, events = self._release_frames()
         others = other_events(events)
         if others and type(failure := others[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
@@ -281,6 +303,39 @@ class StreamTranslator(StreamProgress):
         if self._filter is not None:
             data = b"".join(map(self._filter, frames.split(data)))
         return escape_line_separators(data)
+
+    def _hold_frames(self, data: bytes, events: list[Event], recovery: TextRecoveryStage) -> bytes | None:
+        """Hold frames whose text may hold a call; return None once they can be forwarded as they are.
+
+        Once something was recovered, return the frames that encode it, and encode the rest of the stream.
+        """
+        failure = events[-1] if events and type(events[-1]) is ResponseFailed else None
+        was_holding = bool(self._held_frames)
+        self._held_frames += data
+        self._held_events += events
+        self._recovered_events += recovery.process(events if failure is None else events[:-1])
+        if not recovery.has_changed and (failure is None or not (was_holding or recovery.is_holding)):
+            return b"" if recovery.is_holding else None
+        out = self._encode_held()
+        return out if failure is None else out + self._process([failure])
+
+    def _encode_held(self) -> bytes:
+        """Return the frames that encode held events, and encode all further ones."""
+        self._encodes_frames = True
+        if self._accumulator is None:
+            self._accumulator = ResponseAccumulator()
+            self._accumulator.buffer(self._unencoded)
+        self._unencoded, _ = run_stages(self._stages, self._unencoded)
+        self._encode_forwarded()
+        events = self._recovered_events
+        self._release_frames()
+        return self._process_recovered(events)
+
+    def _release_frames(self) -> tuple[bytes, list[Event]]:
+        """Return the held frames and their events, which are no longer held."""
+        data, events = self._held_frames, self._held_events
+        self._held_frames, self._held_events, self._recovered_events = b"", [], []
+        return data, events
 
     def _forward_end(self, frames: list[bytes]) -> bytes:
         """Forward the frames up to the terminal event, and a `[DONE]` marker after it."""
@@ -323,6 +378,8 @@ class StreamTranslator(StreamProgress):
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:
                 self._encode_forwarded()
+        elif self._recovery is not None:
+            self._unencoded += [event for event in others if type(event) is not PartDelta]
         elif others and type(others[0]) is ResponseStart:
             self._unencoded = others
         self._observe_all(others)
@@ -340,6 +397,13 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return out
         events = self._decoder.close()
+        if self._encodes_frames:
+            return out + self._process(events)
+        if self._recovery is not None:
+            if (encoded := self._hold_frames(b"", events, self._recovery)) is not None:
+                return out + encoded
+            data, events = self._release_frames()
+            out += escape_line_separators(data)
         if events and type(failure := events[-1]) is ResponseFailed:
             return out + self._end_with_failure(failure)
         self._observe_forwarded(events, other_events(events))
@@ -349,8 +413,9 @@ class StreamTranslator(StreamProgress):
         """Return the frames that report a failure after forwarded frames."""
         if self._finished:
             return b""
+        held = self._encode_held() if self._held_events else b""
         self._encode_forwarded()
-        return self._process([failure])
+        return held + self._process([failure])
 
     def _encode_forwarded(self) -> None:
         """Feed already forwarded events to the encoder, so that it can end the response."""

@@ -23,7 +23,6 @@ from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
 from toolwire.translation.stages.tool_call_parsers.prose import ProsePosition
 from toolwire.translation.stages.tool_call_parsers.reasoning import ReasoningMarks
 from toolwire.translation.stages.tool_call_parsers.registry import (
-    DIALECTS,
     Vocabulary,
     hinted_dialect,
     interleaves_reasoning,
@@ -132,6 +131,25 @@ class TextCallParser:
         self._buffer = ""
         return segments
 
+    def abandon(self) -> list[Segment]:
+        """Return everything held as it is, because something else than text follows."""
+        self._join()
+        if self._attempt is not None:
+            self._buffer, self._attempt = self._attempt.lead + self._buffer, None
+        self._release(len(self._buffer))
+        segments, self._segments = self._segments, []
+        return segments
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether text is held back."""
+        return bool(self._buffer or self._arrived)
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the segments differ from the text as it was written."""
+        return self._called or self._reasoned or bool(self.dropped_marks)
+
     def _join(self) -> None:
         """Add what arrived to the buffer."""
         self._buffer += "".join(self._arrived)
@@ -167,6 +185,8 @@ class TextCallParser:
         start = 0
         if self._fresh:
             start = len(self._buffer) - len(self._buffer.lstrip())
+            if self._boundary == "reasoning":  # white space next to its marks is no content
+                self._buffer, start = self._buffer[start:], 0
             if start == len(self._buffer):
                 return False
             if self._start_bare(start):
@@ -405,6 +425,15 @@ def find_open_reasoning(text: str, reasoning: str) -> str:
     return ""
 
 
+def may_change(text: str, calls: str, reasoning: str) -> bool:
+    """Return whether a complete text may hold a call or reasoning."""
+    words = vocabulary(calls, reasoning, None, interleaved=False)
+    if words.finder.search(text) is not None:
+        return True
+    start = text.lstrip()
+    return any(start.startswith(mark) for dialect in words.bare for mark in dialect.openers)
+
+
 def merge_segments(segments: list[Segment]) -> list[Segment]:
     """Return segments with consecutive pieces of text or of reasoning joined."""
     merged: list[Segment] = []
@@ -414,7 +443,3 @@ def merge_segments(segments: list[Segment]) -> list[Segment]:
         else:
             merged.append(segment)
     return merged
-
-
-PARSER_NAMES = ("auto", "off", *DIALECTS)
-"""Values of the setting `tool_call_parser`."""

@@ -140,3 +140,13 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
 def interleaves_reasoning(model: str | None) -> bool:
     """Return whether models of this name reason between texts and calls, not only at the beginning."""
     return any(part in (model or "").lower() for part in _INTERLEAVED_MODELS)
+
+
+def check_parser_names(tool_calls: str, reasoning: str) -> None:
+    """Raise `ValueError` if a parser is neither `auto`, `off` nor the name of one."""
+    for setting, name, known in (
+        ("tool_call_parser", tool_calls, DIALECTS),
+        ("reasoning_parser", reasoning, {**REASONING_MARKS, **OPEN_REASONING}),
+    ):
+        if name not in ("auto", "off") and name not in known:
+            raise ValueError(f"unknown {setting} {name!r}; expected auto, off, {', '.join(sorted(known))}")
