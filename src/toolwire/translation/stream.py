@@ -229,15 +229,21 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
+        others = None
         if self._recovery is not None:
-            events = self._recovery.process(events)
-        return self._process_recovered(events)
+            others = other_events(events)
+            if (recovered := self._recovery.process(events, others)) is not events:
+                events, others = recovered, None
+        return self._process_recovered(events, others)
 
-    def _process_recovered(self, events: list[Event]) -> bytes:
-        """Run events through all other stages, and return the frames that encode them."""
+    def _process_recovered(self, events: list[Event], others: list[Event] | None = None) -> bytes:
+        """Run events through all other stages, and return the frames that encode them.
+
+        `others` are those that are not plain deltas, if they are known.
+        """
         if self._transform is not None:
-            events = self._transform(events)
-        events, others = run_stages(self._stages, events)
+            events, others = self._transform(events), None
+        events, others = run_stages(self._stages, events, others)
         if not self._same_protocol:
             for event in others:
                 if type(event) is not PartDelta and holds_constraint(event, self._writer.families):
@@ -284,11 +290,14 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        if self._recovery is not None:
-            if (encoded := self._hold_frames(data, events, self._recovery)) is not None:
-                return encoded
-            data, events = self._release_frames()
         others = other_events(events)
+        if self._recovery is not None:
+            recovered = self._recovery.process(events, others)
+            if recovered is not events or self._held_frames:
+                if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:
+                    return encoded
+                data, events = self._release_frames()
+                others = other_events(events)
         if others and type(failure := others[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1], others[:-1])
@@ -304,20 +313,22 @@ class StreamTranslator(StreamProgress):
             data = b"".join(map(self._filter, frames.split(data)))
         return escape_line_separators(data)
 
-    def _hold_frames(self, data: bytes, events: list[Event], recovery: TextRecoveryStage) -> bytes | None:
+    def _hold_frames(
+        self, data: bytes, events: list[Event], recovered: list[Event], recovery: TextRecoveryStage
+    ) -> bytes | None:
         """Hold frames whose text may hold a call; return None once they can be forwarded as they are.
 
         Once something was recovered, return the frames that encode it, and encode the rest of the stream.
         """
-        failure = events[-1] if events and type(events[-1]) is ResponseFailed else None
-        was_holding = bool(self._held_frames)
         self._held_frames += data
         self._held_events += events
-        self._recovered_events += recovery.process(events if failure is None else events[:-1])
-        if not recovery.has_changed and (failure is None or not (was_holding or recovery.is_holding)):
+        self._recovered_events += recovered
+        failed = bool(events) and type(events[-1]) is ResponseFailed
+        if not recovery.has_changed and not failed:
             return b"" if recovery.is_holding else None
-        out = self._encode_held()
-        return out if failure is None else out + self._process([failure])
+        if failed and self._redact is not None and type(last := self._recovered_events[-1]) is ResponseFailed:
+            self._recovered_events[-1] = self._redact(last)
+        return self._encode_held()
 
     def _encode_held(self) -> bytes:
         """Return the frames that encode held events, and encode all further ones."""
@@ -400,10 +411,12 @@ class StreamTranslator(StreamProgress):
         if self._encodes_frames:
             return out + self._process(events)
         if self._recovery is not None:
-            if (encoded := self._hold_frames(b"", events, self._recovery)) is not None:
-                return out + encoded
-            data, events = self._release_frames()
-            out += escape_line_separators(data)
+            recovered = self._recovery.process(events, other_events(events))
+            if recovered is not events or self._held_frames:
+                if (encoded := self._hold_frames(b"", events, recovered, self._recovery)) is not None:
+                    return out + encoded
+                data, events = self._release_frames()
+                out += escape_line_separators(data)
         if events and type(failure := events[-1]) is ResponseFailed:
             return out + self._end_with_failure(failure)
         self._observe_forwarded(events, other_events(events))

@@ -16,6 +16,7 @@ class Dialect(Struct, frozen=True):
     name: str
     openers: tuple[str, ...]  # marks at which the parser is tried; it reads them itself
     parse: CallParser  # reads one block: a call, or a list of them
+    starters: tuple[str, ...] = ()  # more such marks, which count only at the beginning of text
     closers: tuple[str, ...] = ()  # marks without content that may follow a call
     bare: bool = False  # without marks of its own: counts only if it is the complete answer
     models: tuple[str, ...] = ()  # parts of model names that are known to write it

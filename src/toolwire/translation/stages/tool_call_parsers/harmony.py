@@ -45,11 +45,9 @@ HARMONY = Dialect(
         "<|start|>assistant to=functions.",
         "<|start|>assistant<|channel|>commentary to=functions.",
         "<|start|>assistant<|channel|>analysis to=functions.",
-        "commentary to=functions.",
-        " to=functions.",
-        "to=functions.",
     ),
     _parse,
+    starters=("commentary to=functions.", "to=functions."),
     closers=("<|call|>", "<|end|>", "<|return|>"),
     models=("gpt-oss", "gpt_oss"),
 )

@@ -72,7 +72,7 @@ INTERNLM2 = _json_dialect(
 )
 GIGACHAT3 = _json_dialect(
     "gigachat3",
-    ("<|message_sep|>\n\nfunction call<|role_sep|>", "function call<|role_sep|>", "<|function_call|>"),
+    ("<|message_sep|>\n\nfunction call<|role_sep|>", "<|function_call|>"),
     models=("gigachat",),
 )
 COHERE_COMMAND = _json_dialect(

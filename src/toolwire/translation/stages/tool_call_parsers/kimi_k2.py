@@ -42,8 +42,9 @@ _DIGITS = re.compile(r"\d*")
 
 KIMI_K2 = Dialect(
     "kimi_k2",
-    (_SECTION, _CALL, "functions."),
+    (_SECTION, _CALL),
     _parse,
+    starters=("functions.",),
     closers=(_SECTION_END, _CALL_END),
     models=("kimi-k2", "kimi"),
 )

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+_RARE = "<[◁"
+
 
 class MarkFinder:
     """Finds the first of several marks; of marks at the same place, the longest."""
@@ -13,7 +15,22 @@ class MarkFinder:
         self._extensible = frozenset(
             mark for mark in self._marks if any(other != mark and other.startswith(mark) for other in self._marks)
         )
-        self.search = re.compile(_pattern(_trie(self._marks)) if self._marks else r"(?!)", re.DOTALL).search
+        pattern = re.compile(_pattern(_trie(self._marks)) if self._marks else r"(?!)", re.DOTALL)
+        self.search, self.match = pattern.search, pattern.match
+        self._brackets = tuple({mark[_bracket(mark)] for mark in self._marks})
+        self._beginnings = tuple({mark[:end] for mark in self._marks for end in range(1, _bracket(mark) + 1)})
+
+    def may_be_in(self, text: str) -> bool:
+        """Return whether text may hold a mark or end with a beginning of one: a quick check."""
+        for bracket in self._brackets:
+            if bracket in text:
+                return True
+        return text.endswith(self._beginnings)
+
+    def find_at(self, text: str, place: int, *, closed: bool) -> tuple[int, str] | None:
+        """Return what `find` does, but only for a mark at this place."""
+        found = None if self.match(text, place) is None else self.find(text, place, closed=closed)
+        return found if found is not None and found[0] == place else None
 
     def find(self, text: str, start: int, *, closed: bool) -> tuple[int, str] | None:
         """Return the place of the first mark and the mark; an empty one if its end may still arrive.
@@ -36,6 +53,11 @@ class MarkFinder:
                 return match.start(), max(shorter, key=len)
             start = match.start() + 1
         return None
+
+
+def _bracket(mark: str) -> int:
+    """Return the place of the first character of a mark that is rare in text; its end if it has none."""
+    return next((place for place, character in enumerate(mark) if character in _RARE), len(mark) - 1)
 
 
 def _trie(marks: Iterable[str]) -> dict[str, Any]:

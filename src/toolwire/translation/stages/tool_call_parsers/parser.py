@@ -73,6 +73,7 @@ class TextCallParser:
             None if hint is None else hint.name,
             interleaved=interleaves_reasoning(model),
         )
+        self._may_hold_mark = self._vocabulary.finder.may_be_in
         self._tools = tools
         self._encoders: dict[str, ArgumentEncoder] = {}
         self._bare = bare
@@ -82,6 +83,7 @@ class TextCallParser:
         self._segments: list[Segment] = []
         self._attempt: Attempt | None = None
         self._prose = ProsePosition()
+        self._pass = self._prose.add
         self._reasoning: ReasoningMarks | None = None  # that is open
         self._boundary: str = "start"  # what came before the text at hand: start, reasoning, call, answer
         self._fresh = True  # nothing but white space since then
@@ -102,9 +104,9 @@ class TextCallParser:
 
     def passes(self, text: str) -> bool:
         """Return whether text goes out unchanged, and move past it if so."""
-        if self._fresh or self._buffer or self._reasoning is not None or self._vocabulary.finder.search(text):
+        if self._buffer or self._fresh or self._reasoning is not None or self._may_hold_mark(text):
             return False
-        self._prose.add(text)
+        self._pass(text)
         return True
 
     def feed(self, text: str) -> list[Segment]:
@@ -191,7 +193,10 @@ class TextCallParser:
                 return False
             if self._start_bare(start):
                 return True
-        found = self._vocabulary.finder.find(self._buffer, 0, closed=self._closed)
+        words = self._vocabulary
+        found = words.start_finder.find_at(self._buffer, start, closed=self._closed) if self._fresh else None
+        if found is None:
+            found = words.finder.find(self._buffer, 0, closed=self._closed)
         if found is None:
             self._release(len(self._buffer))
             return False
@@ -431,6 +436,8 @@ def may_change(text: str, calls: str, reasoning: str) -> bool:
     if words.finder.search(text) is not None:
         return True
     start = text.lstrip()
+    if words.start_finder.match(start) is not None:
+        return True
     return any(start.startswith(mark) for dialect in words.bare for mark in dialect.openers)
 
 

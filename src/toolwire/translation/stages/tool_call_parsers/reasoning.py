@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class ReasoningMarks(Struct, frozen=True):
-    """The marks of reasoning in one format."""
+    """The marks of reasoning in one format; those that begin with a letter count only at the beginning of text."""
 
     openers: tuple[str, ...]
     closer: str
@@ -38,7 +38,7 @@ REASONING_MARKS: dict[str, ReasoningMarks] = {
     ),
     "granite": ReasoningMarks(("Here is my thought process:", "Here's my thought process:"), "Here is my response:"),
     "kimi_k3": ReasoningMarks(("<|open|>think<|sep|>",), "<|close|>think<|sep|>", stray=True),
-    "muse_glimmer": ReasoningMarks((" to=self<|message|>", "<|start|>assistant to=self<|message|>"), "<|eom|>"),
+    "muse_glimmer": ReasoningMarks(("to=self<|message|>", "<|start|>assistant to=self<|message|>"), "<|eom|>"),
 }
 
 OPEN_REASONING = {"deepseek_r1": THINK, "qwen3_thinking": THINK, "think_open": THINK}
@@ -58,7 +58,7 @@ ANSWER_MARKS = (
         ),
         ("<|return|>", "<|end|>"),
     ),
-    AnswerMarks((" to=user<|message|>", "<|start|>assistant to=user<|message|>"), ("<|eom|>",)),
+    AnswerMarks(("to=user<|message|>", "<|start|>assistant to=user<|message|>"), ("<|eom|>",)),
     AnswerMarks(("<|message_model|><|content_text|>", "<|content_text|>"), ("<|end_message|>",)),
 )
 

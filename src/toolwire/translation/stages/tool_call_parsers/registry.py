@@ -67,6 +67,7 @@ class Vocabulary(Struct, frozen=True, gc=False):
     """The marks to look for, and what each of them means."""
 
     finder: MarkFinder  # of all marks in text
+    start_finder: MarkFinder  # of marks that begin with a letter, which count only at the beginning of text
     calls: dict[str, tuple[Dialect, ...]]  # by the mark that opens them
     bare: tuple[Dialect, ...]
     closers_after_call: frozenset[str]  # without content
@@ -81,7 +82,7 @@ class Vocabulary(Struct, frozen=True, gc=False):
 
     def reasoning_finder(self, marks: ReasoningMarks) -> MarkFinder:
         """Return the finder of marks that count inside reasoning: its end, calls, and the end of the turn."""
-        return _reasoning_finder(frozenset({marks.closer, *self.calls, *self.turn_ends}))
+        return _reasoning_finder(frozenset({marks.closer, *self.sorted_openers, *self.turn_ends}))
 
 
 _reasoning_finder = lru_cache(maxsize=256)(MarkFinder)
@@ -116,13 +117,20 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
     for dialect in dialects:
         for opener in () if dialect.bare else dialect.openers:
             by_opener[opener] = (*by_opener.get(opener, ()), dialect)
+        for starter in dialect.starters:
+            by_opener[starter] = (*by_opener.get(starter, ()), dialect)
     by_reasoning = {mark: marks for marks in formats for mark in marks.openers}
     call_closers = frozenset(mark for dialect in dialects for mark in dialect.closers)
     stray = frozenset(marks.closer for marks in formats if marks.stray)
     turn_ends = frozenset(TURN_ENDS if dialects or formats else ())
     answer_closers = {mark for marks in answers.values() for mark in marks.closers}
+    marks = {*by_opener, *by_reasoning, *answers, *answer_closers, *call_closers, *stray, *turn_ends}
+    starters = {mark for mark in marks if mark[0].isalpha()} - {
+        mark for dialect in dialects for mark in dialect.openers
+    }
     return Vocabulary(
-        finder=MarkFinder({*by_opener, *by_reasoning, *answers, *answer_closers, *call_closers, *stray, *turn_ends}),
+        finder=MarkFinder(marks - starters),
+        start_finder=MarkFinder(starters),
         calls=by_opener,
         bare=tuple(dialect for dialect in dialects if dialect.bare),
         closers_after_call=call_closers | answer_closers,
@@ -132,7 +140,7 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         turn_ends=turn_ends,
         interleaved=interleaved,
         open_marks=open_marks,
-        sorted_openers=tuple(sorted(by_opener, key=len, reverse=True)),
+        sorted_openers=tuple(sorted(by_opener.keys() - starters, key=len, reverse=True)),
         sorted_closers=tuple(sorted(call_closers, key=len, reverse=True)),
     )
 

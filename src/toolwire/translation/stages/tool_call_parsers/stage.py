@@ -5,6 +5,7 @@ unchanged, except for text that may be the beginning of a mark.
 """
 
 from collections.abc import Mapping
+from operator import is_
 
 import msgspec
 from msgspec import Raw
@@ -51,6 +52,7 @@ class TextRecoveryStage:
         self._candidates: dict[int, _CandidateText] = {}
         self._open_reasoning: dict[int, str] = {}  # by candidate, the mark that is known to end it
         self._structured: set[int] = set()  # candidates that are known to have calls of their own
+        self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
 
     def applies(self, response: Response) -> bool:
         """Return whether a text may hold a call or reasoning."""
@@ -77,22 +79,62 @@ class TextRecoveryStage:
         """Return whether events are held back."""
         return any(candidate.is_holding for candidate in self._candidates.values())
 
-    def process(self, events: list[Event]) -> list[Event]:
-        """Return the events with calls and reasoning recovered from text; the same list if nothing changes."""
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
+
+        `others` are those that are not plain deltas; of the many deltas between them, the text is looked at as one.
+        """
+        if not others and self._passes(events):
+            return events
         processed: list[Event] = []
-        for event in events:
-            if isinstance(event, PartDelta):
-                self._candidate(event.candidate).process_delta(event, processed)
-            elif isinstance(event, PartStart | PartEnd | MessageEnd | CandidateEnd):
-                self._candidate(event.candidate).process(event, processed)
-            else:
-                if isinstance(event, ResponseEnd | ResponseFailed):
-                    for candidate in self._candidates.values():
-                        candidate.finish(processed, is_finished=isinstance(event, ResponseEnd))
-                processed.append(event)
-        if len(processed) == len(events) and all(map(_is_same, processed, events)):
+        start = 0
+        for event in others:
+            end = events.index(event, start)
+            if end > start:
+                self._process_deltas(events[start:end], processed)
+            self._process_event(event, processed)
+            start = end + 1
+        if start < len(events):
+            self._process_deltas(events[start:] if start else events, processed)
+        if len(processed) == len(events) and all(map(is_, processed, events)):
             return events
         return processed
+
+    def _process_deltas(self, deltas: list[Event], processed: list[Event]) -> None:
+        """Process plain deltas, all at once if they belong to one part and may not hold a mark."""
+        if self._passes(deltas):
+            processed += deltas
+        else:
+            for delta in deltas:
+                self._process_event(delta, processed)
+
+    def _passes(self, deltas: list[Event]) -> bool:
+        """Return whether plain deltas go out as they are, and move past them if so."""
+        if len(self._open) != 1:
+            return False
+        for candidate, index in self._open:
+            return self._candidates[candidate].passes(index, deltas)
+        return False
+
+    def _process_event(self, event: Event, processed: list[Event]) -> None:
+        """Process one event."""
+        match event:
+            case PartDelta():
+                self._candidate(event.candidate).process_delta(event, processed)
+            case PartStart():
+                self._open.add((event.candidate, event.index))
+                self._candidate(event.candidate).process(event, processed)
+            case PartEnd():
+                self._open.discard((event.candidate, event.index))
+                self._candidate(event.candidate).process(event, processed)
+            case MessageEnd() | CandidateEnd():
+                self._candidate(event.candidate).process(event, processed)
+            case ResponseEnd() | ResponseFailed():
+                for candidate in self._candidates.values():
+                    candidate.finish(processed, is_finished=isinstance(event, ResponseEnd))
+                processed.append(event)
+            case _:
+                processed.append(event)
 
     def _candidate(self, index: int) -> "_CandidateText":
         """Return the text of a candidate."""
@@ -107,11 +149,6 @@ class TextRecoveryStage:
                 reasoning_closer=self._open_reasoning.get(index, ""),
             )
         return candidate
-
-
-def _is_same(first: Event, second: Event) -> bool:
-    """Return whether two events are one object."""
-    return first is second
 
 
 class _CandidateText:
@@ -157,6 +194,18 @@ class _CandidateText:
         return self._parser.is_holding or (self._text is not None and not self._is_started)
 
     # ---- events of the upstream
+
+    def passes(self, index: int, deltas: list[Event]) -> bool:
+        """Return whether all plain deltas of one part go out as they are, and move past them if so."""
+        if self.has_changed or self._copies:
+            return False
+        if self._text is None or index != self._text.index:
+            return True
+        if self._open is None or self._open[0] != "text":
+            return False
+        if len(deltas) == 1:
+            return self._parser.passes(deltas[0].text)  # type: ignore[union-attr]  # a delta
+        return self._parser.passes("".join([delta.text for delta in deltas]))  # type: ignore[union-attr]  # deltas
 
     def process(self, event: PartStart | PartEnd | MessageEnd | CandidateEnd, out: list[Event]) -> None:
         """Add what an event becomes."""
@@ -384,7 +433,7 @@ def recover_text(response: Response, context: ResponseContext) -> Response:
     if not stage.applies(response):
         return response
     events = list(unfold(response, deltas=False))
-    recovered = stage.process(events)
+    recovered = stage.process(events, events)
     return fold(recovered) if stage.has_changed else response
 
 

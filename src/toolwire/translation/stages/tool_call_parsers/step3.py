@@ -45,8 +45,9 @@ STEP3 = Dialect(
 )
 MUSE_GLIMMER = Dialect(
     "muse_glimmer",
-    _RECIPIENTS,
+    ("<|start|>assistant to=",),
     _parse_muse_glimmer,
+    starters=("assistant to=",),
     closers=("</atem:function_calls>", "<|eom|>"),
     models=("muse", "glimmer"),
 )
