@@ -229,11 +229,9 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        others = None
+        others: list[Event] | None = None
         if self._recovery is not None:
-            others = other_events(events)
-            if (recovered := self._recovery.process(events, others)) is not events:
-                events, others = recovered, None
+            events, others = self._recovery.process(events)
         return self._process_recovered(events, others)
 
     def _process_recovered(self, events: list[Event], others: list[Event] | None = None) -> bytes:
@@ -290,14 +288,16 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        others = other_events(events)
+        others = None
         if self._recovery is not None:
-            recovered = self._recovery.process(events, others)
+            recovered, others = self._recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
-                others = other_events(events)
+                others = None
+        if others is None:
+            others = other_events(events)
         if others and type(failure := others[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1], others[:-1])
@@ -411,7 +411,7 @@ class StreamTranslator(StreamProgress):
         if self._encodes_frames:
             return out + self._process(events)
         if self._recovery is not None:
-            recovered = self._recovery.process(events, other_events(events))
+            recovered, _ = self._recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(b"", events, recovered, self._recovery)) is not None:
                     return out + encoded

@@ -92,6 +92,7 @@ class TextCallParser:
         self._reasoned = self._called = self._said = False  # in this answer
         self._closed = self._finished = False
         self._failed_work = 0
+        self._ignores_calls = False
         self.late_reasoning = False  # the end of reasoning was seen after it had been released as text
         self.dropped_marks: list[str] = []  # other marks that were left out
         opened = self._vocabulary.open_marks
@@ -104,8 +105,17 @@ class TextCallParser:
 
     def passes(self, text: str) -> bool:
         """Return whether text goes out unchanged, and move past it if so."""
-        if self._buffer or self._fresh or self._reasoning is not None or self._may_hold_mark(text):
+        if self._buffer or self._reasoning is not None or self._may_hold_mark(text):
             return False
+        if self._fresh:
+            if (
+                self._boundary != "start"
+                or not text
+                or text[0] in self._vocabulary.first_characters
+                or text[0].isspace()
+            ):
+                return False
+            self._fresh, self._said = False, True
         self._pass(text)
         return True
 
@@ -141,6 +151,10 @@ class TextCallParser:
         self._release(len(self._buffer))
         segments, self._segments = self._segments, []
         return segments
+
+    def ignore_calls(self) -> None:
+        """Look for no more calls, because the upstream sends structured ones."""
+        self._ignores_calls = True
 
     @property
     def is_holding(self) -> bool:
@@ -378,7 +392,7 @@ class TextCallParser:
     @property
     def _looks_for_calls(self) -> bool:
         """Return whether calls are still looked for."""
-        return self._failed_work < MAX_FAILED_WORK
+        return self._failed_work < MAX_FAILED_WORK and not self._ignores_calls
 
     def _may_reason(self, marks: ReasoningMarks) -> bool:
         """Return whether reasoning may begin here."""

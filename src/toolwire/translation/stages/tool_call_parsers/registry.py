@@ -56,6 +56,7 @@ DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for module in _MODULES 
 _INTERLEAVED_MODELS = ("minimax", "kimi")
 
 
+@lru_cache(maxsize=1024)
 def hinted_dialect(model: str | None) -> Dialect | None:
     """Return the dialect that a model of this name is known to write; None if it is not known."""
     name = (model or "").lower()
@@ -77,6 +78,7 @@ class Vocabulary(Struct, frozen=True, gc=False):
     turn_ends: frozenset[str]
     interleaved: bool  # reasoning may follow text
     open_marks: ReasoningMarks | None  # of reasoning that is open from the beginning
+    first_characters: frozenset[str]  # of bare calls, and of marks that count only at the beginning of text
     sorted_openers: tuple[str, ...]  # of calls, the longest first
     sorted_closers: tuple[str, ...]  # of calls, the longest first
 
@@ -140,11 +142,16 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         turn_ends=turn_ends,
         interleaved=interleaved,
         open_marks=open_marks,
+        first_characters=frozenset(
+            [mark[0] for mark in starters]
+            + [mark[0] for dialect in dialects if dialect.bare for mark in dialect.openers]
+        ),
         sorted_openers=tuple(sorted(by_opener.keys() - starters, key=len, reverse=True)),
         sorted_closers=tuple(sorted(call_closers, key=len, reverse=True)),
     )
 
 
+@lru_cache(maxsize=1024)
 def interleaves_reasoning(model: str | None) -> bool:
     """Return whether models of this name reason between texts and calls, not only at the beginning."""
     return any(part in (model or "").lower() for part in _INTERLEAVED_MODELS)

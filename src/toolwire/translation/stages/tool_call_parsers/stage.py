@@ -33,13 +33,14 @@ from toolwire.translation.stages.tool_call_parsers.parser import (
     find_open_reasoning,
     may_change,
 )
-from toolwire.translation.stages.tool_call_parsers.tools import declared_tools, recovers_bare_calls
+from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
 TEXT_FORM = "text:"
 """Prefix of the `wire_form` of parts that were recovered from text; the name of the dialect follows."""
 LATE_REASONING = TEXT_FORM + "late_reasoning"
 """The `wire_form` of a candidate whose reasoning was released as text, since its end was seen too late."""
 _TOOL_STOP = Stop(reason="tool_use")
+_NO_TOOLS: Mapping[str, Raw | None] = {}
 
 
 class TextRecoveryStage:
@@ -48,11 +49,12 @@ class TextRecoveryStage:
     def __init__(self, context: ResponseContext, settings: TextRecovery) -> None:
         self._context = context
         self._settings = settings
-        self._tools: Mapping[str, Raw | None] | None = None
+        self._tools = DeclaredTools(context)
         self._candidates: dict[int, _CandidateText] = {}
         self._open_reasoning: dict[int, str] = {}  # by candidate, the mark that is known to end it
         self._structured: set[int] = set()  # candidates that are known to have calls of their own
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
+        self._has_cut = False  # a delta was looked at on its own
 
     def applies(self, response: Response) -> bool:
         """Return whether a text may hold a call or reasoning."""
@@ -79,71 +81,69 @@ class TextRecoveryStage:
         """Return whether events are held back."""
         return any(candidate.is_holding for candidate in self._candidates.values())
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> tuple[list[Event], list[Event] | None]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
 
-        `others` are those that are not plain deltas; of the many deltas between them, the text is looked at as one.
+        Of the many plain deltas between other events, the text is looked at as one. In an unchanged list, the others
+        are returned as well.
         """
-        if not others and self._passes(events):
-            return events
+        places = [place for place, event in enumerate(events) if type(event) is not PartDelta or not event.plain]
         processed: list[Event] = []
         start = 0
-        for event in others:
-            end = events.index(event, start)
-            if end > start:
-                self._process_deltas(events[start:end], processed)
-            self._process_event(event, processed)
-            start = end + 1
+        for place in places:
+            if place > start:
+                self._process_deltas(events[start:place], processed)
+            self._process_event(events[place], processed)
+            start = place + 1
         if start < len(events):
             self._process_deltas(events[start:] if start else events, processed)
-        if len(processed) == len(events) and all(map(is_, processed, events)):
-            return events
-        return processed
+        if self._is_changed(events, processed, places):
+            return processed, None
+        return events, [events[place] for place in places]
+
+    def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
+        """Return whether processed events differ from those that arrived; plain deltas only change with the others."""
+        if len(processed) != len(events):
+            return True
+        if not self.has_changed and not self._has_cut:
+            return not all(processed[place] is events[place] for place in places)
+        return not all(map(is_, processed, events))
 
     def _process_deltas(self, deltas: list[Event], processed: list[Event]) -> None:
-        """Process plain deltas, all at once if they belong to one part and may not hold a mark."""
-        if self._passes(deltas):
-            processed += deltas
-        else:
-            for delta in deltas:
-                self._process_event(delta, processed)
-
-    def _passes(self, deltas: list[Event]) -> bool:
-        """Return whether plain deltas go out as they are, and move past them if so."""
-        if len(self._open) != 1:
-            return False
-        for candidate, index in self._open:
-            return self._candidates[candidate].passes(index, deltas)
-        return False
+        """Process plain deltas: all at once if they may not hold a mark, else the first one and halves of the rest."""
+        if len(self._open) == 1:
+            for candidate, index in self._open:
+                if self._candidates[candidate].passes(index, deltas, processed):
+                    return
+        self._has_cut = True
+        self._process_event(deltas[0], processed)
+        rest = deltas[1:]
+        for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
+            if half:
+                self._process_deltas(half, processed)
 
     def _process_event(self, event: Event, processed: list[Event]) -> None:
         """Process one event."""
-        match event:
-            case PartDelta():
-                self._candidate(event.candidate).process_delta(event, processed)
-            case PartStart():
-                self._open.add((event.candidate, event.index))
-                self._candidate(event.candidate).process(event, processed)
-            case PartEnd():
-                self._open.discard((event.candidate, event.index))
-                self._candidate(event.candidate).process(event, processed)
-            case MessageEnd() | CandidateEnd():
-                self._candidate(event.candidate).process(event, processed)
-            case ResponseEnd() | ResponseFailed():
-                for candidate in self._candidates.values():
-                    candidate.finish(processed, is_finished=isinstance(event, ResponseEnd))
-                processed.append(event)
-            case _:
-                processed.append(event)
+        kind = type(event)
+        if kind is PartStart or kind is PartEnd or kind is PartDelta or kind is MessageEnd or kind is CandidateEnd:
+            place = (event.candidate, getattr(event, "index", -1))  # type: ignore[union-attr]  # by its kind
+            if kind is PartStart:
+                self._open.add(place)
+            elif kind is PartEnd:
+                self._open.discard(place)
+            self._candidate(place[0]).process(event, processed)
+            return
+        if kind is ResponseEnd or kind is ResponseFailed:
+            for candidate in self._candidates.values():
+                candidate.finish(processed, is_finished=kind is ResponseEnd)
+        processed.append(event)
 
     def _candidate(self, index: int) -> "_CandidateText":
         """Return the text of a candidate."""
         if (candidate := self._candidates.get(index)) is None:
-            if self._tools is None:
-                self._tools = declared_tools(self._context)
             candidate = self._candidates[index] = _CandidateText(
                 index,
-                {} if index in self._structured else self._tools,
+                _NO_TOOLS if index in self._structured else self._tools,
                 self._settings,
                 bare=recovers_bare_calls(self._context),
                 reasoning_closer=self._open_reasoning.get(index, ""),
@@ -164,7 +164,6 @@ class _CandidateText:
         reasoning_closer: str,
     ) -> None:
         self._candidate = candidate
-        self._settings = settings
         self._parser = TextCallParser(
             tools,
             calls=settings.tool_calls,
@@ -195,31 +194,36 @@ class _CandidateText:
 
     # ---- events of the upstream
 
-    def passes(self, index: int, deltas: list[Event]) -> bool:
-        """Return whether all plain deltas of one part go out as they are, and move past them if so."""
+    def passes(self, index: int, deltas: list[Event], out: list[Event]) -> bool:
+        """Add plain deltas of one part as they are, unless they may hold a mark; return whether they were added."""
         if self.has_changed or self._copies:
             return False
-        if self._text is None or index != self._text.index:
-            return True
-        if self._open is None or self._open[0] != "text":
-            return False
-        if len(deltas) == 1:
-            return self._parser.passes(deltas[0].text)  # type: ignore[union-attr]  # a delta
-        return self._parser.passes("".join([delta.text for delta in deltas]))  # type: ignore[union-attr]  # deltas
+        if self._text is not None and index == self._text.index:
+            if self._is_started != (self._open is not None):
+                return False
+            text = deltas[0].text if len(deltas) == 1 else "".join([delta.text for delta in deltas])  # type: ignore[union-attr]  # deltas
+            if not self._parser.passes(text):
+                return False
+            if not self._is_started:
+                self._open_part("text", out)
+        out += deltas
+        return True
 
-    def process(self, event: PartStart | PartEnd | MessageEnd | CandidateEnd, out: list[Event]) -> None:
-        """Add what an event becomes."""
+    def process(self, event: Event, out: list[Event]) -> None:
+        """Add what an event of the candidate becomes."""
         match event:
+            case PartDelta():
+                self._process_delta(event, out)
             case PartStart():
                 self._process_start(event, out)
             case PartEnd():
                 self._process_end(event, out)
             case CandidateEnd():
                 self._process_stop(event, out)
-            case MessageEnd():
+            case _:
                 (out if self._text_end is None else self._held).append(event)
 
-    def process_delta(self, event: PartDelta, out: list[Event]) -> None:
+    def _process_delta(self, event: PartDelta, out: list[Event]) -> None:
         """Parse the text of a delta; deltas of other parts pass."""
         text, opened = self._text, self._open
         if text is None or event.index != text.index:
@@ -245,7 +249,7 @@ class _CandidateText:
             if self._calls:
                 self._copies[event.index] = (event, [])
                 return
-            self._parser = TextCallParser({}, reasoning=self._settings.reasoning, model=self._settings.model)
+            self._parser.ignore_calls()
         elif self._parser.is_holding:
             self._release_text(out)
         self._start_part(event, out)
@@ -433,7 +437,7 @@ def recover_text(response: Response, context: ResponseContext) -> Response:
     if not stage.applies(response):
         return response
     events = list(unfold(response, deltas=False))
-    recovered = stage.process(events, events)
+    recovered, _ = stage.process(events)
     return fold(recovered) if stage.has_changed else response
 
 

@@ -8,23 +8,46 @@ from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Too
 from toolwire.codec.interface import ResponseContext
 
 _FREEFORM = Raw(b'{"type":"object","properties":{"input":{"type":"string"}}}')
-_NO_TOOLS: Mapping[str, Raw | None] = {}
 
 
-def declared_tools(context: ResponseContext) -> Mapping[str, Raw | None]:
-    """Return the parameter schemas of the tools that the request declares, by the upstream's names for them."""
-    request = context.request
-    if request is None or not request.tools:
-        return _NO_TOOLS
-    if request.tool_choice is not None and request.tool_choice.mode == "none":
-        return _NO_TOOLS
-    schemas = {key: schema for tool in request.tools for key, schema in _schemas(tool)}
-    aliases = context.mapping.tools
-    tools = {name: schema for (name, namespace), schema in schemas.items() if namespace is None and name not in aliases}
+class DeclaredTools(Mapping[str, "Raw | None"]):
+    """The parameter schemas of the tools that a request declares, by the upstream's names; read on first use."""
+
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self._schemas: Mapping[str, Raw | None] | None = None
+
+    def __bool__(self) -> bool:
+        request = self._context.request
+        if request is None or not request.tools:
+            return False
+        return request.tool_choice is None or request.tool_choice.mode != "none"
+
+    def __getitem__(self, name: str) -> Raw | None:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def _read(self) -> Mapping[str, Raw | None]:
+        """Return the schemas, read on first use."""
+        if self._schemas is None:
+            self._schemas = _read_schemas(self._context) if self else {}
+        return self._schemas
+
+
+def _read_schemas(context: ResponseContext) -> dict[str, Raw | None]:
+    """Return the parameter schemas of the declared tools, by the upstream's names for them."""
+    tools = () if context.request is None else context.request.tools or ()
+    schemas = {key: schema for tool in tools for key, schema in _schemas(tool)}
+    aliases, used_names = context.mapping.tools, context.mapping.used_names
+    known = {name: schema for (name, namespace), schema in schemas.items() if namespace is None and name not in aliases}
     for alias, original in aliases.items():
-        tools[alias] = _FREEFORM if original.freeform else schemas.get((original.name, original.namespace))
-    used_names = context.mapping.used_names
-    return {name: schema for name, schema in tools.items() if name in used_names} if used_names else tools
+        known[alias] = _FREEFORM if original.freeform else schemas.get((original.name, original.namespace))
+    return {name: schema for name, schema in known.items() if name in used_names} if used_names else known
 
 
 def _schemas(tool: Tool) -> Iterator[tuple[tuple[str, str | None], Raw | None]]:
