@@ -108,12 +108,8 @@ class TextCallParser:
         if self._buffer or self._reasoning is not None or self._may_hold_mark(text):
             return False
         if self._fresh:
-            if (
-                self._boundary != "start"
-                or not text
-                or text[0] in self._vocabulary.first_characters
-                or text[0].isspace()
-            ):
+            first = text.lstrip()[:1]
+            if not first or self._boundary != "start" or first in self._vocabulary.first_characters:
                 return False
             self._fresh, self._said = False, True
         self._pass(text)
