@@ -15,7 +15,7 @@ from toolwire.codec.interface import ResponseContext, Route, Target
 from toolwire.codec.sensitive_data import check_schemas
 from toolwire.codec.validation import Finding
 from toolwire.codec.wire.reader import validate_json
-from toolwire.translation.body import Body, body_bytes, get_codec
+from toolwire.translation.body import Body, body_bytes, get_codec, text_recovery
 from toolwire.translation.pipeline import adapt_response
 
 _HISTORY_FIELDS = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
@@ -36,15 +36,18 @@ _TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
     """Return the protocol's wire form of tools, given as canonical tools or as a Chat Completions list."""
-    if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
-        request = Request(origin="", tools=tuple(tools))
-    else:
-        reader = get_codec("openai-chat")
-        body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
-        request = reader.decode_request(body_bytes(body, reader.name), Route())
-    encoded = get_codec(protocol).encode_request(request, Target()).to_bytes()
+    encoded = get_codec(protocol).encode_request(_decode_tools(tools), Target()).to_bytes()
     declarations = json.loads(encoded).get("tools", [])
     return declarations if isinstance(declarations, list) else []
+
+
+def _decode_tools(tools: Sequence[Any]) -> Request:
+    """Return a request that declares tools, given as canonical tools or as a Chat Completions list."""
+    if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
+        return Request(origin="", tools=tuple(tools))
+    reader = get_codec("openai-chat")
+    body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
+    return reader.decode_request(body_bytes(body, reader.name), Route())
 
 
 def _chat_tool(tool: Any) -> Any:
@@ -52,14 +55,29 @@ def _chat_tool(tool: Any) -> Any:
     return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
 
 
-def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> list[dict[str, Any]]:
+def parse_tool_calls(
+    response: Body,
+    protocol: str,
+    *,
+    strict: bool = False,
+    tools: Sequence[Any] = (),
+    tool_call_parser: str = "off",
+    reasoning_parser: str = "off",
+) -> list[dict[str, Any]]:
     """Return the tool calls that a response leaves to the client: id, name, arguments as text, shape, complete.
 
     Run only calls that are `complete`. No call is complete if the response failed or was cut off, for instance by a
     length limit or a filter: its arguments may be truncated even if they parse. With `strict`, the model must also have
     stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
+
+    With `tool_call_parser`, calls that the model wrote as text are returned as well, if `tools` (in any form that
+    `format_tools` takes) declares them: `auto` knows all dialects; or the name of one.
     """
-    decoded = adapt_response(_decode_response(response, protocol), get_codec(protocol), None, ResponseContext())
+    context = ResponseContext(
+        request=_decode_tools(tools) if tools else None,
+        text_recovery=text_recovery(tool_call_parser, reasoning_parser, None),
+    )
+    decoded = adapt_response(_decode_response(response, protocol), get_codec(protocol), None, context)
     finished = _is_finished(decoded, protocol, strict=strict)
     return [
         {
@@ -83,6 +101,8 @@ def _is_finished(response: Response, protocol: str, *, strict: bool) -> bool:
         return True
     if stop is None or stop.reason != "tool_use":
         return False
+    if stop.raw is None:  # the calls were recovered from text
+        return True
     return protocol not in _TOOL_STOP_REASONS or stop.raw in _TOOL_STOP_REASONS[protocol]
 
 

@@ -26,6 +26,7 @@ from toolwire.runtime.mcp.config import McpConfigError, McpSection, check_server
 from toolwire.runtime.mcp.config import McpServerConfig as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
 from toolwire.runtime.tools.browser.network_policy import parse_allowed_host
+from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
 from toolwire.upstream.provider import Provider, parse_origin
 
 _ENV_PREFIX = "env:"
@@ -71,6 +72,8 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     default_model: str | None = None
     host: str | None = None
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
@@ -87,6 +90,8 @@ class RouteSection(Section, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     tool_calls: Literal["hidden", "shown"] = "hidden"
     search_above: int = 40
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
 
     @property
     def provider_names(self) -> tuple[str, ...]:
@@ -352,14 +357,24 @@ def _check_provider(section: ProviderSection, location: str) -> None:
         raise ConfigError(
             f"{location}.path: invalid path {section.path!r}: start with '/' and percent-encode special characters"
         )
+    _check_parsers(section, location)
     if section.api_key is not None and not section.api_key.isprintable():
         raise ConfigError(f"{location}.api_key: contains characters that are not allowed in a header")
+
+
+def _check_parsers(section: ProviderSection | RouteSection, location: str) -> None:
+    """Raise `ConfigError` for an unknown parser of calls or reasoning in text."""
+    try:
+        check_parser_names(section.tool_call_parser or "auto", section.reasoning_parser or "auto")
+    except ValueError as error:
+        raise ConfigError(f"{location}: {error}") from None
 
 
 def _check_routes(config: Config) -> None:
     """Raise `ConfigError` for a route that names a missing provider or MCP server."""
     for index, route in enumerate(config.routes):
         location = f"routes[{index}]"
+        _check_parsers(route, location)
         if not route.provider_names:
             raise ConfigError(f"{location}: no provider given")
         for name in route.provider_names:

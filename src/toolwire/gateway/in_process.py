@@ -85,7 +85,15 @@ class GatewayModel:
         except LossyTranslationError as error:
             raise RequestRejected(ApiError(kind="invalid_request", message=str(error))) from None
         body, route = encoding.to_bytes(), encoding.route
-        context = ResponseContext(request=request, mapping=encoding.mapping, created=int(time.time()))
+        options = self._route_match.options
+        context = ResponseContext(
+            request=request,
+            mapping=encoding.mapping,
+            created=int(time.time()),
+            text_recovery=backend.provider.text_recovery(
+                backend.model, options.tool_call_parser, options.reasoning_parser
+            ),
+        )
         client_request = ClientRequest(codec=codec, body=body, route=route, tenant="", created=context.created)
         exchange = Exchange(services, client_request, request, self._route_match, ExchangeObserver())
         exchange.upstream_request = UpstreamRequest(backend, codec, context, self.losses, route, body)

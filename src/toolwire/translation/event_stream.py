@@ -18,6 +18,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.translation.pipeline import response_stages, run_stages
+from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage
 
 
 class StreamProgress:
@@ -97,6 +98,8 @@ class EventTranslator(StreamProgress):
         self._context = context
         self._redact = redact
         self._decoder = reader.stream_decoder(context)
+        recovery = context.text_recovery
+        self._recovery = None if recovery is None else TextRecoveryStage(context, recovery)
         self._stages = response_stages(reader, None, context)
 
     def feed(self, data: bytes) -> list[Event]:
@@ -135,6 +138,8 @@ class EventTranslator(StreamProgress):
         """Return the events after all stages."""
         if events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
+        if self._recovery is not None:
+            events, _ = self._recovery.process(events)
         events, _ = run_stages(self._stages, events)
         self._observe_all(events)
         return events

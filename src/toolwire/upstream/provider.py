@@ -7,6 +7,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct, field
 
 from toolwire.codec.host_profiles import PROFILES, HostProfile, default_profile, profile_for_host
+from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
 
 _VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
@@ -30,6 +31,11 @@ class Origin(Struct, frozen=True):
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+_LEAKING_PROTOCOLS = ("openai-chat", "ollama", "openrouter")
+_EXACT_HOSTS = ("openai", "azure")
+"""Host profiles of providers that never pass on a call as text."""
+
+
 class Provider(Struct, frozen=True, kw_only=True):
     """The settings of one provider."""
 
@@ -50,6 +56,19 @@ class Provider(Struct, frozen=True, kw_only=True):
     default_model: str | None = None
     # The name of its host profile; by default it is derived from the host name.
     host: str | None = None
+    # Parsers of calls and reasoning in text: `auto`, `off` or a name; by default `auto` where models leak them.
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+
+    def text_recovery(
+        self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None
+    ) -> TextRecovery | None:
+        """Return what to recover from text of this model; None if nothing. The arguments override the provider's."""
+        leaks = self.protocol in _LEAKING_PROTOCOLS and self.profile(model).name not in _EXACT_HOSTS
+        default = "auto" if leaks else "off"
+        calls = tool_call_parser or self.tool_call_parser or default
+        reasoning = reasoning_parser or self.reasoning_parser or default
+        return None if calls == reasoning == "off" else TextRecovery(tool_calls=calls, reasoning=reasoning, model=model)
 
     def profile(self, model: str | None) -> HostProfile:
         """Return the configured host profile, or the one for the host name, or else for protocol and model."""

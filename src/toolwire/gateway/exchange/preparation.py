@@ -19,7 +19,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import apply_setting_changes, disable_storage
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
-from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target
+from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
 from toolwire.gateway.errors import RequestRejected
@@ -170,7 +170,12 @@ def _pass_through(draft: Draft) -> UpstreamRequest | None:
     body = _passthrough_body(client_request.body, request, codec, backend.model, stream=exchange.is_streaming)
     if body is None:
         return None
-    context = ResponseContext(request=request, created=client_request.created, envelope_key=draft.envelope_key)
+    context = ResponseContext(
+        request=request,
+        created=client_request.created,
+        envelope_key=draft.envelope_key,
+        text_recovery=_text_recovery(draft),
+    )
     route = Route(path=codec.surface.endpoints[0].path, headers=client_request.route.headers)
     return UpstreamRequest(backend, codec, context, draft.losses, route, body)
 
@@ -235,11 +240,19 @@ def _upstream_request(draft: Draft, encoding: EncodedBody) -> UpstreamRequest:
         created=client_request.created,
         envelope_key=draft.envelope_key,
         withheld=WithheldSignatures() if is_withheld else None,
+        text_recovery=_text_recovery(draft),
     )
     rounds = exchange.services.emulator.rounds_for(
         draft.plan, draft.request, _protocol_pair(draft), encoding.mapping, client_request.tenant
     )
     return UpstreamRequest(draft.backend, upstream, context, draft.losses, route, encoding.to_bytes(), rounds)
+
+
+def _text_recovery(draft: Draft) -> TextRecovery | None:
+    """Return what to recover from the text of the response, by the settings of route and provider."""
+    options, backend = draft.exchange.route_match.options, draft.backend
+    model = backend.model or draft.request.model
+    return backend.provider.text_recovery(model, options.tool_call_parser, options.reasoning_parser)
 
 
 def _protocol_pair(draft: Draft) -> ProtocolPair:

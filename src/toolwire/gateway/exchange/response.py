@@ -34,6 +34,8 @@ from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.event_stream import EventTranslator
 from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.failures import find_defect, response_error
+from toolwire.translation.stages.tool_call_parsers.parser import body_may_change
+from toolwire.translation.stages.tool_call_parsers.stage import recover_text, report_recovered
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
@@ -162,7 +164,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     upstream_request, executor = exchange.upstream_request, exchange.services.body_executor
     body = await _read_body(exchange, upstream_response)
     heavy = len(body) > SMALL_BODY and is_heavy_body(body)
-    if exchange.has_same_protocol and upstream_request.rounds is None:
+    recovers_text = upstream_request.context.text_recovery is not None and body_may_change(body)
+    if exchange.has_same_protocol and upstream_request.rounds is None and not recovers_text:
         peek = upstream_request.codec.peek
         if (summary := await executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
             return BufferedResponse(body, upstream_request.losses, summary)
@@ -171,7 +174,7 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     else:
         decoded = _decode_response(upstream_request, body)
     if upstream_request.rounds is not None:
-        decoded = await _complete_rounds(exchange, decoded)
+        decoded = await _complete_rounds(exchange, recover_text(decoded, upstream_request.context))
     return await _client_response(exchange, decoded, body)
 
 
@@ -254,6 +257,8 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
     if can_pass_through and response is decoded and decoded.error is None:
         return response, None, []
     encoding = client.encode_response(response, context)
+    if context.text_recovery is not None:
+        report_recovered(response, encoding.report)
     losses = encoding.report.resolve(response, upstream.wire_names) if encoding.report else []
     raise_for_losses(losses, client.name, strict=False)
     return response, encoding.to_bytes(), losses

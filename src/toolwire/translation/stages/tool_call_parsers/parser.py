@@ -5,6 +5,7 @@ beginning of a mark; a block that may be a call is held until it is whole, up to
 turns out to be none.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -449,6 +450,23 @@ def may_change(text: str, calls: str, reasoning: str) -> bool:
     if words.start_finder.match(start) is not None:
         return True
     return any(start.startswith(mark) for dialect in words.bare for mark in dialect.openers)
+
+
+_BODY_SIGNS = (b"<", b"\\u003", b"[T", "◁".encode(), b"\\u25c1", b"functools", b"thought process", b"to=")
+_BARE_CONTENT = re.compile(rb'"content"\s*:\s*"(?:\s|\\[nrt])*[\[{`A]')
+
+
+def body_may_change(body: bytes) -> bool:
+    """Return whether the JSON body of a response may hold a call or reasoning in its text: a quick check."""
+    for sign in _BODY_SIGNS:
+        if sign in body:
+            return True
+    place = body.find(b'"content"')
+    while place >= 0:
+        if _BARE_CONTENT.match(body, place):
+            return True
+        place = body.find(b'"content"', place + 1)
+    return False
 
 
 def merge_segments(segments: list[Segment]) -> list[Segment]:

@@ -21,6 +21,7 @@ from toolwire.canonical.events import (
     PartStart,
     ResponseEnd,
     ResponseFailed,
+    ResponseStart,
 )
 from toolwire.canonical.fold import PartAccumulator, fold, unfold
 from toolwire.canonical.node import Extras
@@ -54,6 +55,7 @@ class TextRecoveryStage:
         self._open_reasoning: dict[int, str] = {}  # by candidate, the mark that is known to end it
         self._structured: set[int] = set()  # candidates that are known to have calls of their own
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
+        self._has_changed = False  # in an earlier round
         self._has_cut = False  # a delta was looked at on its own
 
     def applies(self, response: Response) -> bool:
@@ -74,7 +76,7 @@ class TextRecoveryStage:
     @property
     def has_changed(self) -> bool:
         """Return whether anything was recovered."""
-        return any(candidate.has_changed for candidate in self._candidates.values())
+        return self._has_changed or any(candidate.has_changed for candidate in self._candidates.values())
 
     @property
     def is_holding(self) -> bool:
@@ -133,7 +135,10 @@ class TextRecoveryStage:
                 self._open.discard(place)
             self._candidate(place[0]).process(event, processed)
             return
-        if kind is ResponseEnd or kind is ResponseFailed:
+        if kind is ResponseStart and self._candidates:  # of the next round
+            self._has_changed = self.has_changed
+            self._candidates.clear()
+        elif kind is ResponseEnd or kind is ResponseFailed:
             for candidate in self._candidates.values():
                 candidate.finish(processed, is_finished=kind is ResponseEnd)
         processed.append(event)
