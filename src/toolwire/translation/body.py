@@ -139,8 +139,7 @@ def translate(
         envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.
         strict: Raise `LossyTranslationError` for any loss, not only for dropped safety limits.
         host: The profile of the Chat Completions server; `generic` for servers other than OpenAI's.
-        tool_call_parser: For a response: recover calls that the model wrote as text. `auto` knows all dialects, `off`
-            none; or the name of one. Only calls to tools that `request` declares are recovered.
+        tool_call_parser: For a response: the dialect of calls that the model wrote as text; `auto` for all, or `off`.
         reasoning_parser: The same for reasoning, as in `<think>`.
 
     """
@@ -148,20 +147,13 @@ def translate(
     data = body_bytes(body, source)
     match kind:
         case "request":
-            options = Target(
-                model=model,
-                version=version,
-                stream=stream,
-                site=site,
-                title=title,
-                binary_results=binary_results,
-                hosted_tools=hosted_tools,
-                host=get_host_profile(host),
-            )
+            profile = get_host_profile(host)
+            options = Target(model=model, version=version, stream=stream, site=site, title=title, host=profile)
+            options = replace(options, binary_results=binary_results, hosted_tools=hosted_tools)
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
-            context = response_context(request, reader, writer, hosted_tools, get_host_profile(host))
-            context = replace(context, text_recovery=text_recovery(tool_call_parser, reasoning_parser, model))
+            recovery = text_recovery(tool_call_parser, reasoning_parser, model)
+            context = response_context(request, reader, writer, hosted_tools, get_host_profile(host), recovery=recovery)
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
@@ -280,16 +272,22 @@ def _is_spelled_without_exponent(number: float) -> bool:
 
 
 def response_context(
-    request: Body | None, reader: Codec, writer: Codec, hosted_tools: HostedTools = "drop", host: HostProfile = OPENAI
+    request: Body | None,
+    reader: Codec,
+    writer: Codec,
+    hosted_tools: HostedTools = "drop",
+    host: HostProfile = OPENAI,
+    *,
+    recovery: TextRecovery | None = None,
 ) -> ResponseContext:
     """Return the context for a response to this request, decoded by `reader` and encoded by `writer`."""
     if request is None:
-        return ResponseContext()
+        return ResponseContext(text_recovery=recovery)
     decoded = writer.decode_request(body_bytes(request, writer.name), Route())
     mapping = reader.encode_request(decoded, Target(hosted_tools=hosted_tools, host=host)).mapping
     if reader is not writer:
         mapping.integer_schemas = decoded
-    return ResponseContext(request=decoded, mapping=mapping)
+    return ResponseContext(request=decoded, mapping=mapping, text_recovery=recovery)
 
 
 def text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
@@ -318,10 +316,8 @@ def translate_stream(
     The other parameters are the same as in `translate`.
     """
     reader, writer = get_codec(source), get_codec(target)
-    context = replace(
-        response_context(request, reader, writer, hosted_tools, get_host_profile(host)),
-        envelope_key=envelope_key,
-        text_recovery=text_recovery(tool_call_parser, reasoning_parser, model),
-    )
+    recovery = text_recovery(tool_call_parser, reasoning_parser, model)
+    context = response_context(request, reader, writer, hosted_tools, get_host_profile(host), recovery=recovery)
+    context = replace(context, envelope_key=envelope_key)
     translator = StreamTranslator(reader, writer, context)
     return TranslatedStream(translator, [chunks] if isinstance(chunks, bytes) else chunks)

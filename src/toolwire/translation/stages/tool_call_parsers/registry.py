@@ -1,7 +1,9 @@
 """All dialects by name, and the choice of those to look for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -101,40 +103,25 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         interleaved: Reasoning may follow text.
 
     """
-    if calls == "off":
-        dialects: list[Dialect] = []
-    elif calls == "auto":
-        dialects = sorted(DIALECTS.values(), key=lambda dialect: dialect.name != hint)
-    else:
-        dialects = [DIALECTS[calls]]
+    dialects = _chosen_dialects(calls, hint)
     open_marks = OPEN_REASONING.get(reasoning)
-    if reasoning == "off":
-        formats: list[ReasoningMarks] = []
-    elif reasoning == "auto":
-        formats = list(REASONING_MARKS.values())
-    else:
-        formats = [open_marks or REASONING_MARKS[reasoning]]
-    answers = {mark: marks for marks in ANSWER_MARKS for mark in marks.openers} if dialects or formats else {}
-    by_opener: dict[str, tuple[Dialect, ...]] = {}
-    for dialect in dialects:
-        for opener in () if dialect.bare else dialect.openers:
-            by_opener[opener] = (*by_opener.get(opener, ()), dialect)
-        for starter in dialect.starters:
-            by_opener[starter] = (*by_opener.get(starter, ()), dialect)
+    formats = _chosen_reasoning(reasoning)
+    by_opener = _dialects_by_opener(dialects)
+    is_on = bool(dialects or formats)
+    answers = {mark: marks for marks in ANSWER_MARKS for mark in marks.openers} if is_on else {}
+    answer_closers = _marks(marks.closers for marks in answers.values())
+    call_closers = _marks(dialect.closers for dialect in dialects)
     by_reasoning = {mark: marks for marks in formats for mark in marks.openers}
-    call_closers = frozenset(mark for dialect in dialects for mark in dialect.closers)
     stray = frozenset(marks.closer for marks in formats if marks.stray)
-    turn_ends = frozenset(TURN_ENDS if dialects or formats else ())
-    answer_closers = {mark for marks in answers.values() for mark in marks.closers}
+    turn_ends = frozenset(TURN_ENDS if is_on else ())
     marks = {*by_opener, *by_reasoning, *answers, *answer_closers, *call_closers, *stray, *turn_ends}
-    starters = {mark for mark in marks if mark[0].isalpha()} - {
-        mark for dialect in dialects for mark in dialect.openers
-    }
+    starters = {mark for mark in marks if mark[0].isalpha()} - _marks(dialect.openers for dialect in dialects)
+    bare = tuple(filter(attrgetter("bare"), dialects))
     return Vocabulary(
         finder=MarkFinder(marks - starters),
         start_finder=MarkFinder(starters),
         calls=by_opener,
-        bare=tuple(dialect for dialect in dialects if dialect.bare),
+        bare=bare,
         closers_after_call=call_closers | answer_closers,
         reasoning=by_reasoning,
         stray=stray,
@@ -142,13 +129,42 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         turn_ends=turn_ends,
         interleaved=interleaved,
         open_marks=open_marks,
-        first_characters=frozenset(
-            [mark[0] for mark in starters]
-            + [mark[0] for dialect in dialects if dialect.bare for mark in dialect.openers]
-        ),
+        first_characters=frozenset(mark[0] for mark in starters | _marks(dialect.openers for dialect in bare)),
         sorted_openers=tuple(sorted(by_opener.keys() - starters, key=len, reverse=True)),
         sorted_closers=tuple(sorted(call_closers, key=len, reverse=True)),
     )
+
+
+def _dialects_by_opener(dialects: list[Dialect]) -> dict[str, tuple[Dialect, ...]]:
+    """Return the dialects that each mark may open."""
+    by_opener: dict[str, tuple[Dialect, ...]] = {}
+    for dialect in dialects:
+        for opener in () if dialect.bare else (*dialect.openers, *dialect.starters):
+            by_opener[opener] = (*by_opener.get(opener, ()), dialect)
+    return by_opener
+
+
+def _marks(groups: Iterable[tuple[str, ...]]) -> frozenset[str]:
+    """Return all marks of several groups."""
+    return frozenset(chain.from_iterable(groups))
+
+
+def _chosen_dialects(calls: str, hint: str | None) -> list[Dialect]:
+    """Return the dialects to look for, the one that the model is known to write first."""
+    if calls == "off":
+        return []
+    if calls == "auto":
+        return sorted(DIALECTS.values(), key=lambda dialect: dialect.name != hint)
+    return [DIALECTS[calls]]
+
+
+def _chosen_reasoning(reasoning: str) -> list[ReasoningMarks]:
+    """Return the marks of reasoning to look for."""
+    if reasoning == "off":
+        return []
+    if reasoning == "auto":
+        return list(REASONING_MARKS.values())
+    return [OPEN_REASONING.get(reasoning) or REASONING_MARKS[reasoning]]
 
 
 @lru_cache(maxsize=1024)
