@@ -6,7 +6,6 @@
 import asyncio
 import os
 import resource
-import subprocess
 import sys
 
 import msgspec
@@ -37,9 +36,9 @@ async def convert_in_subprocess(html: str) -> MarkdownPage:
     process = await start_subprocess(
         *(sys.executable, "-P", "-m", "toolwire.runtime.tools.html_markdown"),
         env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -9,7 +9,6 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 import sysconfig
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
@@ -168,9 +167,9 @@ async def _list_with_ripgrep(
         *command,
         cwd=workspace.root.joinpath(*start),
         env=_RIPGREP_ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdout is not None  # noqa: S101
     # .gitignore files of parent directories are read here: ripgrep would also look for them outside the workspace.
