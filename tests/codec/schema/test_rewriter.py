@@ -155,14 +155,14 @@ def test_ollama_format_drops_only_unsupported_grammar() -> None:
     assert changes == [("approximated", "/properties/a"), ("approximated", "/properties/b/not")]
 
 
-@pytest.mark.parametrize("dialect", [JSON_SCHEMA, PARAMETERS_SCHEMA, FORMAT_SCHEMA], ids=lambda dialect: dialect.name)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(schema=JSON)
 @example(schema={"required": ["a", "a"]})
-def test_portable_schemas_are_not_changed_by_the_rewriter(dialect: Dialect, schema: Any) -> None:
-    if _is_portable(schema, dialect):
-        rewriter = SchemaRewriter(schema, dialect)
-        assert (rewriter.rewrite(), list(rewriter.changes)) == (schema, [])
+def test_portable_schemas_are_not_changed_by_the_rewriter(schema: Any) -> None:
+    for dialect in (JSON_SCHEMA, PARAMETERS_SCHEMA, FORMAT_SCHEMA):
+        if _is_portable(schema, dialect):
+            rewriter = SchemaRewriter(schema, dialect)
+            assert (rewriter.rewrite(), list(rewriter.changes)) == (schema, []), dialect.name
 
 
 def test_common_schemas_are_portable() -> None:

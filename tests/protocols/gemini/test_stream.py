@@ -174,10 +174,13 @@ def paths(value: Any, path: str = "$") -> list[dict[str, Any]]:
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=4),
             lambda inner: (
-                st.lists(inner, min_size=1, max_size=3) | st.dictionaries(st.text(min_size=1), inner, min_size=1)
+                st.lists(inner, min_size=1, max_size=3)
+                | st.dictionaries(st.text(min_size=1, max_size=4), inner, min_size=1, max_size=3)
             ),
+            max_leaves=20,
         ),
         min_size=1,
+        max_size=3,
     )
 )
 def test_partial_argument_deltas_form_the_json_value(value: dict[str, Any]) -> None:
