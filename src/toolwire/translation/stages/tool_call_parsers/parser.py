@@ -40,7 +40,7 @@ class Segment(Struct, frozen=True):
     dialect: str = ""  # of a call: how it was written
 
 
-MAX_FAILED_WORK = 8 * 2**20
+MAX_FAILED_WORK = 2**20
 """Characters that may be read in vain for blocks that are no calls; after that, calls are no longer looked for."""
 
 

@@ -1,0 +1,39 @@
+"""Limits of what the parser holds and of the work that it does in vain."""
+
+from msgspec import Raw
+
+from toolwire.translation.stages.tool_call_parsers.attempts import MAX_BLOCK
+from toolwire.translation.stages.tool_call_parsers.parser import MAX_FAILED_WORK, TextCallParser, parse_text
+
+TOOLS: dict[str, Raw | None] = {"now": None, "get_weather": None}
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+
+
+def test_a_block_beyond_the_limit_is_released_as_text_before_its_end() -> None:
+    parser = TextCallParser(TOOLS)
+    released = 0
+    for _ in range(MAX_BLOCK // 1000 + 2):
+        released += sum(len(segment.text) for segment in parser.feed("<function=now><parameter=a>" + "x" * 973))
+    assert released > 0
+
+
+def test_a_large_call_within_the_limit_is_recovered() -> None:
+    call = '<tool_call>{"name": "now", "arguments": {"a": "%s"}}</tool_call>' % ("x > y " * 50_000)
+    (segment,) = parse_text(call, TOOLS)
+    assert (segment.kind, segment.name, len(segment.text)) == ("call", "now", 300_009)
+
+
+def test_prose_is_held_no_longer_than_a_mark() -> None:
+    parser = TextCallParser(TOOLS)
+    text = "Compare a < b with <tools and <tool_ca, [TOOL and functool. " * 5
+    released = 0
+    for number, character in enumerate(text, 1):
+        released += sum(len(segment.text) for segment in parser.feed(character))
+        assert number - released <= len("<|content_invoke_tool_json|>")
+
+
+def test_calls_are_looked_for_until_too_much_was_read_in_vain() -> None:
+    unclosed = "<function=now>\n<parameter=a>" + "x" * 1000
+    assert parse_text(unclosed + CALL, TOOLS)[-1].kind == "call"
+    endless = unclosed * (2 * MAX_FAILED_WORK // len(unclosed))
+    assert {segment.kind for segment in parse_text(endless + CALL, TOOLS)} == {"text"}
