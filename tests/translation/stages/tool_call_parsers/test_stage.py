@@ -34,6 +34,7 @@ def request_of(tools: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 WEATHER = request_of({"get_weather": json.dumps(SCHEMA).encode(), "now": None})
+WEATHER_AT_GEMINI = translate(WEATHER, "openai-chat", "gemini", model="m").value
 ANTHROPIC: dict[str, Any] = {
     "model": "m",
     "max_tokens": 9,
@@ -180,6 +181,14 @@ def test_held_text_before_a_structured_call_goes_out_as_text() -> None:
     chunks[-2:-2] = [chat_chunk({"tool_calls": [chat_call("get_weather", "{}")]})]
     streamed = translate_stream(chunks, "openai-chat", "anthropic", ANTHROPIC, **ON)
     assert [kind for kind, _ in parts_of(decode_stream("anthropic", list(streamed)))] == ["text", "call"]
+
+
+def test_text_after_a_structured_call_is_left_alone() -> None:
+    chunks = chat_stream(["Now.", CALL], finish="tool_calls")
+    chunks[2:2] = [chat_chunk({"tool_calls": [chat_call("get_weather", "{}")]})]
+    streamed = translate_stream(chunks, "openai-chat", "gemini", WEATHER_AT_GEMINI, **ON)
+    calls = [part for part in parts_of(decode_stream("gemini", list(streamed))) if part[0] == "call"]
+    assert calls == [("call", '["get_weather", {}]')]
 
 
 def test_a_truncated_call_stays_text_with_the_upstreams_stop_reason() -> None:
