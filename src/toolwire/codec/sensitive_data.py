@@ -60,7 +60,7 @@ _CREDENTIAL_PATTERNS: tuple[tuple[bytes, int, re.Pattern[bytes]], ...] = tuple(
 
 def find_credentials(data: bytes) -> list[tuple[int, int]]:
     """Return the byte spans (start, end) of everything that looks like a credential, in order; they may overlap."""
-    spans = list[tuple[int, int]]()
+    spans: list[tuple[int, int]] = []
     for prefix, back, pattern in _CREDENTIAL_PATTERNS:
         if data.find(prefix) >= 0:  # `in` is slow: it tries the prefix as an integer first, and formats an error
             spans += _find_spans(data, prefix, back, pattern)
