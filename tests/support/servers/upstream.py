@@ -25,8 +25,10 @@ async def serve_upstream(handler: Handler, port: int = 0) -> AsyncIterator[Origi
             writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", port)
-    async with server:
+    try:
         yield Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+    finally:
+        server.close()  # no wait_closed: since Python 3.12 it waits for connections, which the transport keeps open
 
 
 async def read_http_request(reader: asyncio.StreamReader) -> bytes:
