@@ -15,6 +15,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 JSON_HEADER: Header = (b"content-type", b"application/json")
+_SMALL_BODY = 64 * 1024  # bytes that need no reservation
 
 
 class ClientDisconnected(Exception):
@@ -61,17 +62,19 @@ class AsgiRequest(Struct):
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
-            chunk = message.get("body", b"")
-            size += len(chunk)
+            body = message.get("body", b"")
+            size += len(body)
             if size > limit:
                 raise BodyTooLarge
-            chunks.append(chunk)
-            self.reserve_body(size)
+            if size > _SMALL_BODY:
+                self.reserve_body(size)
             if not message.get("more_body", False):
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                break
+            chunks.append(body)
+        return b"".join([*chunks, body]) if chunks else body
 
     def reserve_body(self, size: int) -> None:
-        """Account for a body of which `size` bytes were received so far; by default there is nothing to do."""
+        """Account for a large body of which `size` bytes were received so far; by default there is nothing to do."""
 
     async def pause(self, seconds: float) -> None:
         """Wait, and raise `ClientDisconnected` if the client leaves meanwhile. The body must have been received."""
