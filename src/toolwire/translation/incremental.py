@@ -60,9 +60,9 @@ def messages_member(codec: Codec) -> str:
 
 
 def find_messages(body: bytes, codec: Codec) -> int | None:
-    """Return the position of the first message in a request body, probably; None if the body has none.
+    """Return the offset of the first message in a request body, as a guess to be verified; None if there is none.
 
-    The first member with the right name may be a nested one. That is found out before the position is relied on.
+    The first member with the right name may be a nested one. The position is verified before it is used.
     """
     name = b'"%b"' % messages_member(codec).encode()
     position = -1
@@ -322,7 +322,7 @@ class EncodingSnapshot(Struct, eq=False):
             return None
         ending = replace(request, messages=request.messages[cut:], system=None)
         added = _encode_alone(ending, upstream, target)
-        if added is None or added.others != sent.others or not self._has_same_names(added.encoding):
+        if added is None or added.others != sent.others or not self._has_same_names_and_route(added.encoding):
             return None
         if (kept := self._keep_messages(cut, sent, upstream)) is None:
             return None
@@ -360,8 +360,8 @@ class EncodingSnapshot(Struct, eq=False):
             losses=losses,
         )
 
-    def _has_same_names(self, encoding: EncodedBody) -> bool:
-        """Return whether tools have the same names in another encoding, and its request the same route."""
+    def _has_same_names_and_route(self, encoding: EncodedBody) -> bool:
+        """Return whether another encoding uses the same tool names and the same route."""
         known, mapping = self.mapping, encoding.mapping
         return (
             known.tools == mapping.tools
@@ -466,7 +466,7 @@ _LocatedLosses = list[tuple[int, Loss]]
 
 
 def _locate_losses(losses: Sequence[Loss], member: str) -> _LocatedLosses:
-    """Return losses with the number of their message, by the JSON pointer of each."""
+    """Return each loss with the index of its message, which is read from its JSON pointer."""
     return [(_message_number(loss.path, member), loss) for loss in losses]
 
 
@@ -486,7 +486,7 @@ def _join_losses(
         return None
     kept = [(number, loss) for number, loss in known if number < cut]
     position = max((index for index, (number, _) in enumerate(kept) if number >= 0), default=len(kept) - 1) + 1
-    moved = [(number + cut, _move_loss(loss, cut, count, members[1])) for number, loss in added if number >= 0]
+    moved = [(number + cut, _shift_loss(loss, cut, count, members[1])) for number, loss in added if number >= 0]
     return kept[:position] + moved + kept[position:]
 
 
@@ -496,15 +496,15 @@ def _message_number(path: str, member: str) -> int:
     return int(steps[2]) if len(steps) > 2 and steps[1] == member and steps[2].isdecimal() else -1
 
 
-def _move_loss(loss: Loss, cut: int, count: int, target_member: str) -> Loss:
-    """Return a loss of messages encoded alone, with the pointers that it has in the conversation."""
+def _shift_loss(loss: Loss, cut: int, count: int, target_member: str) -> Loss:
+    """Return a loss from separately encoded messages, with its pointers shifted to the entire conversation."""
     target = loss.target
     if target is not None and _message_number(target, target_member) >= 0:
-        target = _move_pointer(target, count)
-    return replace(loss, path=_move_pointer(loss.path, cut), target=target)
+        target = _shift_pointer(target, count)
+    return replace(loss, path=_shift_pointer(loss.path, cut), target=target)
 
 
-def _move_pointer(pointer: str, count: int) -> str:
-    """Return the JSON pointer of a message, or below it, with a number that is larger by `count`."""
+def _shift_pointer(pointer: str, count: int) -> str:
+    """Return the JSON pointer with its message index increased by `count`."""
     _, member, number, *rest = pointer.split("/", 3)
     return "/".join(("", member, str(int(number) + count), *rest))

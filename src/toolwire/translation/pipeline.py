@@ -62,7 +62,7 @@ def _extras_stages(reader: Codec, writer: Codec) -> list[Stage]:
 
 
 def _tool_stages(reader: Codec, writer: Codec | None, context: ResponseContext) -> list[Stage]:
-    """Return the stages that restore calls to the client's tools, as far as the request's encoder changed these."""
+    """Return the stages that undo the changes which the request's encoder made to the client's tools."""
     mapping, adapter = context.mapping, CANONICAL_ADAPTER if writer is None else writer.computer_use
     stages: list[Stage] = []
     if mapping.computer_use is not None and adapter is not None:

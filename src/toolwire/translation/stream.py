@@ -316,9 +316,9 @@ class StreamTranslator(StreamProgress):
     def _hold_frames(
         self, data: bytes, events: list[Event], recovered: list[Event], recovery: TextRecoveryStage
     ) -> bytes | None:
-        """Hold frames whose text may hold a call; return None once they can be forwarded as they are.
+        """Hold frames while their text may be part of a call; return None once they can be forwarded unchanged.
 
-        Once something was recovered, return the frames that encode it, and encode the rest of the stream.
+        Return `b""` while holding. After a recovery, return newly encoded frames, and switch the stream to encoding.
         """
         self._held_frames += data
         self._held_events += events

@@ -48,7 +48,7 @@ class Conversation:
         self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
 
     def is_light(self, body: bytes) -> bool:
-        """Return whether a request may be decoded or encoded without a thread, if most of it is known."""
+        """Return whether a body that continues this conversation is cheap enough to process on the event loop."""
         snapshot = self._snapshot
         return (
             snapshot is not None

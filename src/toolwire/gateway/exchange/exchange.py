@@ -180,6 +180,6 @@ class Exchange:
             self.pending_response.complete(client.encode_response(response, context).to_bytes())
 
     def turn_key(self, backend: Backend) -> TurnKey:
-        """Return the key for storing turns whose signatures are withheld from this client, by backend."""
+        """Return the key under which to store turns of `backend` whose signatures this client does not receive."""
         client_request = self.client_request
         return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")

@@ -197,7 +197,7 @@ def _passthrough_body(body: bytes, request: Request, codec: Codec, model: str | 
 
 
 def _encode_request(draft: Draft, *, complete: bool) -> EncodedBody:
-    """Encode the request for the backend; one of another protocol may refuse it, or must not store it."""
+    """Encode the request; between protocols, reject what only the client's provider can do, and disable storage."""
     if draft.client is draft.upstream:
         return draft.exchange.conversation.encode(
             draft.request, draft.client, draft.upstream, draft.target, complete=complete

@@ -226,7 +226,7 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
 
 
 def _check_response(exchange: Exchange, response: Response) -> Response:
-    """Return the response, redacted if it holds an error; raise if the client can't get it as a response."""
+    """Return the response with any error redacted; raise if it has to be sent as an error response."""
     client, upstream, redactor = (
         exchange.client_request.codec,
         exchange.upstream_request.codec,

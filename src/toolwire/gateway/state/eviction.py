@@ -23,7 +23,7 @@ def evict_rows(connection: sqlite3.Connection, rows: int, size: int) -> None:
 
 
 def fair_share(amounts: Sequence[int], capacity: int) -> int:
-    """Return the most that one owner may hold so that all owners fit in `capacity`; smaller owners keep everything."""
+    """Return the largest cap per owner that makes all owners fit in `capacity`; owners below it are not cut."""
     for position, amount in enumerate(ascending := sorted(amounts)):
         share = capacity // (len(ascending) - position)
         if amount > share:

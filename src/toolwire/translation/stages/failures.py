@@ -28,7 +28,7 @@ class FailureStage:
         return False
 
     def process(self, events: list[Event], others: list[Event]) -> list[Event]:
-        """Return the events with the failure in place of the end event."""
+        """Replace the end event with a failure event if the response failed; return other events unchanged."""
         for event in others:
             if type(event) is PartStart:
                 self._has_parts = True

@@ -113,9 +113,9 @@ class LogprobsStage:
         return (event,)
 
     def _attach_to_text(self, candidate: int, tokens: TokenLogprobs, processed: list[Event]) -> bool:
-        """Attach tokens that only the end of a candidate has to its only text; return whether that was possible.
+        """Attach logprobs that came with the end of a candidate to its only text; return whether there was one.
 
-        A complete response has them there, and all its events come at once.
+        Complete responses carry them there. This works because all of their events are processed at once.
         """
         if self._text_counts.get(candidate) != 1:
             return False

@@ -131,10 +131,10 @@ def lacks_thinking(messages: list[Any]) -> bool:
 
 
 def is_separable(request: Request) -> bool:
-    """Return whether messages of another protocol can be encoded without those before them.
+    """Return whether the messages of a request can be encoded without the messages that precede them.
 
-    Cache marks are counted from the start of the conversation. With thinking, `lacks_thinking` must find its answer in
-    these messages.
+    Not if cache marks must be counted from the start of the conversation, or if earlier messages decide whether
+    thinking is shown.
     """
     parts = [part for message in request.messages for part in message.parts]
     parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content or ()]

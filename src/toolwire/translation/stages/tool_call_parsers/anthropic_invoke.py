@@ -77,8 +77,8 @@ def _invoke_dialect(
     return Dialect(name, openers + own, parse, closers=closers, models=models)
 
 
-def _bars(*words: str) -> tuple[tuple[str, str], ...]:
-    """Return the DSML marks of these outer words, in all spellings of the bars."""
+def _dsml_tag_pairs(*words: str) -> tuple[tuple[str, str], ...]:
+    """Return the opening and closing DSML tags for these words, in every spelling of the vertical bars."""
     return tuple((f"<{prefix}{word}>", f"</{prefix}{word}>") for prefix in _DSML_PREFIXES for word in words)
 
 
@@ -100,7 +100,7 @@ MINIMAX_M2 = _invoke_dialect(
 DSML = _invoke_dialect(
     "dsml",
     _DSML_PREFIXES,
-    _bars("function_calls", "tool_calls", "tool_use", "calls"),
+    _dsml_tag_pairs("function_calls", "tool_calls", "tool_use", "calls"),
     ("deepseek-v3.2", "deepseek-v4"),
 )
 

@@ -40,7 +40,7 @@ class Attempt:
         self._size = 0
 
     def may_settle(self, text: str, waiting: int) -> bool:
-        """Return whether more text can decide the outcome; a large block is only read on where it may end."""
+        """Return whether new text may settle the attempt; a large block is read again only at a possible end."""
         return self._size < _SMALL_BLOCK or waiting > _MAX_WAITING or any(end in text for end in _BLOCK_ENDS)
 
     def resume(self, text: str, *, closed: bool, finished: bool) -> bool:

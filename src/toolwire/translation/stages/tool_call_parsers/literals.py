@@ -129,7 +129,7 @@ class _Reader:
         return True
 
     def expect(self, character: str) -> None:
-        """Read a character after white space."""
+        """Skip white space and consume `character`; raise `Mismatch` if another one follows."""
         if not self.accept(character):
             raise Mismatch
 
