@@ -1,6 +1,7 @@
 """The registry of protocols: built-in codecs, and plug-ins found through the `toolwire.protocols` entry points."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,9 @@ class Protocols(Mapping[str, Codec]):
         return sum(1 for _ in self)
 
 
+@cache
 def _plugin_entry_points() -> "EntryPoints":
-    """Return the entry points of plug-in codecs, looked up only for unknown names and for listings."""
+    """Return the entry points of plug-in codecs, looked up once: it reads the metadata of every installed package."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import
 
     return entry_points(group="toolwire.protocols")
