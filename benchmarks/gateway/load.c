@@ -53,7 +53,7 @@ enum role { ORDINARY, HEAVY };
 
 struct client {
     int fd;
-    bool busy, writing, counted, token;
+    bool busy, writing, begun, token; /* `begun`: text of the answer has arrived */
     enum role role;
     struct workload *workload;
     struct agent *agent;
@@ -297,7 +297,7 @@ static void start_exchange(struct client *c, uint64_t start) {
     compose(c);
     reset_message(&c->in);
     c->scanned = c->markers = 0;
-    c->token = false;
+    c->token = c->begun = false;
     c->busy = true;
     busy_count++;
     c->start = start;
@@ -310,18 +310,40 @@ static void start_exchange(struct client *c, uint64_t start) {
     write_out(c);
 }
 
-/* Count the markers of this answer; a marker of another one never counts. */
-static void scan_answer(struct client *c) {
-    const char *body = c->in.data + c->in.head;
+/* Count the markers of this answer in part of a text; a marker of another one never counts. */
+static size_t count_markers(struct client *c, const char *text, size_t from, size_t length) {
     char expected[MARKER + 1];
     snprintf(expected, sizeof expected, "~a%s%06x", c->nonce, c->turn->answer);
-    while (c->scanned < c->in.body) {
-        const char *found = memchr(body + c->scanned, '~', c->in.body - c->scanned);
-        c->scanned = found ? (size_t)(found - body) : c->in.body;
-        if (!found || c->scanned + MARKER > c->in.body) return;
+    while (from < length) {
+        const char *found = memchr(text + from, '~', length - from);
+        from = found ? (size_t)(found - text) : length;
+        if (!found || from + MARKER > length) return from;
+        c->begun = c->begun || !memcmp(found, expected, 2 + NONCE);
         c->markers += !memcmp(found, expected, MARKER);
-        c->scanned += MARKER;
+        from += MARKER;
     }
+    return from;
+}
+
+/* Count again in the joined deltas of a stream: a gateway that looks for calls in the text moves their boundaries. */
+static void scan_deltas(struct client *c) {
+    static const char *const keys[] = {"\"text\":\"", "\"content\":\"", "\"partial_json\":\"", "\"arguments\":\""};
+    const char *position = c->in.data + c->in.head, *end = position + c->in.body;
+    char *joined = checked(malloc(c->in.body + 1)), *to = joined;
+    while (position < end && (position = memchr(position, '"', (size_t)(end - position)))) {
+        size_t key = 0;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys && !key; i++)
+            if (!strncmp(position, keys[i], strlen(keys[i]))) key = strlen(keys[i]);
+        position += key ? key : 1;
+        while (key && position < end && *position != '"') {
+            if (*position == '\\') *to++ = *position++;
+            *to++ = *position++;
+        }
+        position += key != 0;
+    }
+    c->markers = 0;
+    count_markers(c, joined, 0, (size_t)(to - joined));
+    free(joined);
 }
 
 /* Gateways may send comments after the last event. */
@@ -401,12 +423,13 @@ static void read_in(struct client *c) {
         end_exchange(c, false);
         return;
     }
-    if (c->in.head) scan_answer(c);
-    if (!c->token && c->markers) {
+    if (c->in.head) c->scanned = count_markers(c, c->in.data + c->in.head, c->scanned, c->in.body);
+    if (!c->token && c->begun) {
         take_token(c);
         if (!c->busy) return;
     }
     if (!c->in.complete) return;
+    if (c->workload->streamed && c->markers != c->turn->markers) scan_deltas(c);
     const char *error = find_error(c);
     if (error) fail_request(c, error);
     end_exchange(c, !error);

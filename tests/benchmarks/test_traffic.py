@@ -158,23 +158,56 @@ class Repeater(socketserver.StreamRequestHandler):
                 if line.lower().startswith(b"content-length:"):
                     length = int(line.split(b":")[1])
                 line = self.rfile.readline()
-            body = self.rfile.read(length)
-            Repeater.first = Repeater.first or send(self.upstream, body)[1]
-            head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(self.first)
-            self.wfile.write(head + self.first)
+            response = self.respond(self.rfile.read(length))
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(response) + response)
+
+    def respond(self, body: bytes) -> bytes:
+        Repeater.first = Repeater.first or send(self.upstream, body)[1]
+        return self.first
+
+
+@contextlib.contextmanager
+def serving(handler: type[Repeater], upstream: int) -> Iterator[int]:
+    """Serve on a free port, and return it."""
+    Repeater.upstream, Repeater.first = upstream, b""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Splitter(Repeater):
+    """A gateway that splits the deltas of a stream within their marks."""
+
+    def respond(self, body: bytes) -> bytes:
+        rest = send(self.upstream, body)[1]
+        frames = []
+        for frame in rest.split(b"\n\n"):
+            cut = frame.find(b"~a") + 12
+            head, tail = frame.find(b'"content":"'), frame.find(b'"', cut)
+            if head > 0 and cut > 12:
+                frames.append(frame[:cut] + b'"}}]}')
+                frame = b'data: {"choices":[{"delta":{"content":"' + frame[cut : tail + 1] + b"}}]}"  # noqa: PLW2901
+            frames.append(frame)
+        return b"\n\n".join(frames)
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+def test_load_counts_streams_whose_deltas_are_split(folder: tuple[Path, Traffic], compiled: bool) -> None:
+    with running(folder[0], compiled=compiled) as (load, port), serving(Splitter, port) as splitter:
+        outcome = load.run(Order(workload="chat-stream", count=10, connections=1), 1, splitter)
+    assert (outcome.good, outcome.bad, outcome.error) == (10, 0, "")
 
 
 @pytest.mark.parametrize("compiled", COMPILED)
 def test_load_does_not_count_answers_to_other_requests(folder: tuple[Path, Traffic], compiled: bool) -> None:
-    with running(folder[0], compiled=compiled) as (load, port):
-        Repeater.upstream, Repeater.first = port, b""
-        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Repeater) as server:
-            server.daemon_threads = True
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            outcome = load.run(Order(workload="small", count=10, connections=1), 1, server.server_address[1])
-            server.shutdown()
-            thread.join()
+    with running(folder[0], compiled=compiled) as (load, port), serving(Repeater, port) as repeater:
+        outcome = load.run(Order(workload="small", count=10, connections=1), 1, repeater)
     assert (outcome.good, outcome.bad) == (1, 9)
 
 
