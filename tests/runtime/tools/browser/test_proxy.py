@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.deadlines import run_event_loop
+from tests.support.deadlines import run_event_loop, wait_until_async
+from tests.support.servers.upstream import serve_upstream
 from toolwire.runtime.tools.browser.network_policy import NetworkPolicy
 from toolwire.runtime.tools.browser.proxy import run_proxy
 
@@ -167,3 +168,28 @@ def test_body_without_length_is_rejected() -> None:
 def test_invalid_response_is_not_forwarded(answer: bytes) -> None:
     got, _ = exchange(Server(answer), policy_for, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
     assert got.startswith(b"HTTP/1.1 502 ")
+
+
+def test_proxy_ends_while_a_client_does_not_read() -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes(64_000_000))
+        writers.append(writer)
+        await reader.read()
+
+    async def whole(client: socket.socket) -> None:
+        async with serve_upstream(flood) as origin:
+            async with run_proxy(policy_for(origin.port), lambda _: None) as proxy:
+                client.connect(("127.0.0.1", proxy))
+                client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % origin.port)
+                await wait_until_async(lambda: writers)
+                pending = -1
+                while pending != (size := writers[0].transport.get_write_buffer_size()):
+                    pending = size
+                    await run_event_loop()
+                assert pending > 0
+            assert client.recv(12) == b"HTTP/1.1 200"
+
+    with socket.socket() as client:
+        asyncio.run(whole(client))

@@ -54,12 +54,15 @@ async def run_proxy(policy: NetworkPolicy, report_refusal: ReportRefusal) -> Asy
         assert task is not None  # noqa: S101  each connection is served in a task
         tasks.add(task)
         try:
-            await _ProxyConnection(policy, report_refusal, reader, writer).serve()
-        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # one side disconnected, or the session ended
+            with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError):  # one side disconnected
+                await _ProxyConnection(policy, report_refusal, reader, writer).serve()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # the session ended; closing would wait until the browser reads
         finally:
             tasks.discard(task)
-            writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
     try:
@@ -69,7 +72,6 @@ async def run_proxy(policy: NetworkPolicy, report_refusal: ReportRefusal) -> Asy
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
 
 
 class _ProxyConnection:
