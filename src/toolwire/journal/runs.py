@@ -187,16 +187,15 @@ SCHEMA = DatabaseSchema(
         "steps": frozenset({"run", "name", "number", "intent", "outcome", "begun", "finished"}),
     },
 )
-# Parameters: 1 run, 2 token, 3 name, 4 number, 5 data, 6 time.
-_HOLDS_LEASE = "EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND token = ?2)"
+_HOLDS_LEASE = "EXISTS (SELECT 1 FROM runs WHERE id = :run AND token = :token)"
 _BEGIN_STEP = f"""
-INSERT INTO steps (run, name, number, intent, begun) SELECT ?1, ?3, ?4, ?5, ?6 WHERE {_HOLDS_LEASE}
-ON CONFLICT DO UPDATE SET intent = ?5, begun = ?6
+INSERT INTO steps (run, name, number, intent, begun) SELECT :run, :name, :number, :data, :at WHERE {_HOLDS_LEASE}
+ON CONFLICT DO UPDATE SET intent = :data, begun = :at
 """
 _FINISH_STEP = f"""
 INSERT INTO steps (run, name, number, intent, outcome, begun, finished)
-SELECT ?1, ?3, ?4, x'', ?5, ?6, ?6 WHERE {_HOLDS_LEASE}
-ON CONFLICT DO UPDATE SET outcome = ?5, finished = ?6
+SELECT :run, :name, :number, x'', :data, :at, :at WHERE {_HOLDS_LEASE}
+ON CONFLICT DO UPDATE SET outcome = :data, finished = :at
 """
 
 T = TypeVar("T")
@@ -317,7 +316,8 @@ class RunStepLog:
 
     def _write(self, statement: str, name: str, data: bytes) -> None:
         """Write the intent or outcome of a step; raise `LeaseLost` if another process holds the run."""
-        values = (self._run, self._token, name, len(self._step_names), data, time.time())
+        step = {"name": name, "number": len(self._step_names), "data": data, "at": time.time()}
+        values = {"run": self._run, "token": self._token, **step}
         if self._connection.update(statement, values) != 1:
             self._heartbeat.remove(self._token)
             raise LeaseLost(f"another process resumed run {self._run}: it continues there and stops here")

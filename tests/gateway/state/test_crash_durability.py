@@ -92,8 +92,8 @@ def is_stored(home: Path, object_path: str) -> bool:
     """Return whether the object is in the file."""
     id, _, done = object_path.rpartition("/")[2].partition("?")
     with contextlib.closing(sqlite3.connect(home / "toolwire" / "state.db")) as connection:
-        query = "SELECT body FROM kept WHERE id = ?1 OR id LIKE '%/' || ?1 ORDER BY serial"
-        rows = connection.execute(query, (id,)).fetchall()
+        query = "SELECT body FROM kept WHERE id = :id OR id LIKE '%/' || :id ORDER BY serial"
+        rows = connection.execute(query, {"id": id}).fetchall()
     return bool(rows) and (not done or json.loads(rows[0][0])["response"]["status"] == "completed")
 
 
