@@ -123,6 +123,6 @@ def test_cache_is_bounded() -> None:
     for number in range(2000):
         data = json.dumps({**PLAIN_COMPLETION, "model": f"m{number}", "service_tier": "x" * number}).encode()
         assert decode_with_templates(data) == decode_without_template(data)
-    assert 0 < len(responses._templates._templates) <= 256
-    fixed = [template.fixed[0].values() for template in responses._templates._templates.values()]
-    assert all(sum(len(bytes(raw)) for raw in members) <= 2048 for members in fixed)
+    templates = responses._templates._layout.templates
+    assert 0 < len(templates) <= 256
+    assert all(len(fixed) <= 2048 for fixed, *_ in templates)

@@ -22,7 +22,7 @@ from toolwire.protocols.openai_chat.errors import (
     decode_error_object,
     encode_error_object,
 )
-from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache, split_response
+from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 from toolwire.protocols.openai_chat.parts.calls import is_json
 from toolwire.protocols.openai_chat.parts.content import chat_extras_and_form, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
@@ -84,11 +84,9 @@ HOSTED_COUNTS = {"searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests"}
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
     """Decode a response body; one like an earlier response takes a fast path."""
-    if (parts := split_response(body)) is None:
-        return _decode_response(_read_response(body), body)
-    if (response := _templates.decode(parts)) is None:
+    if (response := _templates.decode(body)) is None:
         response = _decode_response(_read_response(body), body)
-        _templates.remember(parts, response)
+        _templates.remember(body, response)
     return response
 
 
