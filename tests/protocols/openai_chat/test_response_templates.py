@@ -101,6 +101,13 @@ def test_responses_of_every_server_use_a_template(server: str, monkeypatch: pyte
     assert decode_with_templates(changed.encode()) == expected
 
 
+@pytest.mark.parametrize("name", ["timing", "a/b", "a~b", "class", "id "])
+def test_unknown_members_keep_their_own_values(name: str) -> None:
+    for value in ("one", "two"):
+        data = json.dumps({**PLAIN_COMPLETION, name: value}).encode()
+        assert decode_with_templates(data) == decode_without_template(data)
+
+
 def test_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, the other tests would compare the slow path with itself."""
     CODEC.decode_response(json.dumps(PLAIN_COMPLETION).encode(), ResponseContext())
