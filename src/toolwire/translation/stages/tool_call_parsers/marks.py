@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 _RARE = "<[◁"
+FIRST_SIGNS = frozenset("<[]◁f")
+"""The characters that marks in text begin with; other text needs no search."""
 
 
 class MarkFinder:
@@ -17,14 +19,15 @@ class MarkFinder:
         )
         pattern = re.compile(_pattern(_trie(self._marks)) if self._marks else r"(?!)", re.DOTALL)
         self.search, self.match = pattern.search, pattern.match
+        self.begins_with_sign = FIRST_SIGNS.issuperset(mark[0] for mark in self._marks)
         self._brackets = tuple({mark[_bracket(mark)] for mark in self._marks})
         self._beginnings = tuple({mark[:end] for mark in self._marks for end in range(1, _bracket(mark) + 1)})
 
-    def may_be_in(self, text: str) -> bool:
-        """Return whether text may hold a mark or end with a beginning of one: a quick check."""
+    def is_in(self, text: str) -> bool:
+        """Return whether text holds a mark or ends with a beginning of one."""
         for bracket in self._brackets:
             if bracket in text:
-                return True
+                return self.search(text) is not None
         return text.endswith(self._beginnings)
 
     def find_at(self, text: str, place: int, *, closed: bool) -> tuple[int, str] | None:

@@ -6,7 +6,7 @@ turns out to be none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from msgspec import Raw, Struct
@@ -40,7 +40,7 @@ class Segment(Struct, frozen=True):
     dialect: str = ""  # of a call: how it was written
 
 
-MAX_FAILED_WORK = 2**20
+MAX_FAILED_WORK = 2**18
 """Characters that may be read in vain for blocks that are no calls; after that, calls are no longer looked for."""
 
 
@@ -74,7 +74,7 @@ class TextCallParser:
             None if hint is None else hint.name,
             interleaved=interleaves_reasoning(model),
         )
-        self._may_hold_mark = self._vocabulary.finder.may_be_in
+        self._holds_mark = self._vocabulary.finder.is_in
         self._tools = tools
         self._encoders: dict[str, ArgumentEncoder] = {}
         self._bare = bare
@@ -106,7 +106,7 @@ class TextCallParser:
 
     def passes(self, text: str) -> bool:
         """Return whether text goes out unchanged, and move past it if so."""
-        if self._buffer or self._reasoning is not None or self._may_hold_mark(text):
+        if self._buffer or self._reasoning is not None or self._holds_mark(text):
             return False
         if self._fresh:
             first = text.lstrip()[:1]
@@ -115,6 +115,18 @@ class TextCallParser:
             self._fresh, self._said = False, True
         self._pass(text)
         return True
+
+    @property
+    def passed(self) -> list[str] | None:
+        """Return the list that text without a mark is added to instead of `passes`; None if other text may matter."""
+        if self._buffer or self._fresh or self._reasoning is not None or not self._vocabulary.finder.begins_with_sign:
+            return None
+        return self._prose.pieces
+
+    @property
+    def find_mark(self) -> Callable[[str], object]:
+        """Return the function that finds a mark, or the beginning of one at the end of text; None if there is none."""
+        return self._vocabulary.finder.search
 
     def feed(self, text: str) -> list[Segment]:
         """Return the segments that the next piece of text completes."""

@@ -4,7 +4,7 @@ import re
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _BACKTICKS = re.compile("`+")
-_LIMIT_PIECES = 256
+LIMIT_PIECES = 256
 _LIMIT_HEAD = 400
 
 
@@ -12,7 +12,7 @@ class ProsePosition:
     """The position after all text that was added; lines are only looked at when it is needed."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []  # that were added since lines were looked at
         self._head = ""  # of the current line
         self._fence = ""  # that is open
         self._inline = ""  # backticks that are open on the current line
@@ -20,8 +20,8 @@ class ProsePosition:
 
     def add(self, text: str) -> None:
         """Move past this text."""
-        self._pieces.append(text)
-        if len(self._pieces) > _LIMIT_PIECES:
+        self.pieces.append(text)
+        if len(self.pieces) > LIMIT_PIECES:
             self._read()
 
     @property
@@ -42,8 +42,8 @@ class ProsePosition:
 
     def _read(self) -> None:
         """Update the state from the text that was added since."""
-        first, *others = "".join(self._pieces).split("\n")
-        self._pieces.clear()
+        first, *others = "".join(self.pieces).split("\n")
+        self.pieces.clear()
         self._read_in_line(first)
         for line in others:
             self._end_line()

@@ -4,7 +4,7 @@ A text part of the upstream becomes several parts, in the order of the text. Unt
 unchanged, except for text that may be the beginning of a mark.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 
 import msgspec
@@ -34,6 +34,7 @@ from toolwire.translation.stages.tool_call_parsers.parser import (
     find_open_reasoning,
     may_change,
 )
+from toolwire.translation.stages.tool_call_parsers.prose import LIMIT_PIECES
 from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
 TEXT_FORM = "text:"
@@ -57,6 +58,8 @@ class TextRecoveryStage:
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
         self._has_changed = False  # in an earlier round
         self._has_cut = False  # a delta was looked at on its own
+        self._passed: list[str] | None = None  # the text that passed, while the only open part is text as it arrives
+        self._find_mark: Callable[[str], object] = str  # in that text
 
     def applies(self, response: Response) -> bool:
         """Return whether a text may hold a call or reasoning."""
@@ -89,19 +92,35 @@ class TextRecoveryStage:
         Of the many plain deltas between other events, the text is looked at as one. In an unchanged list, the others
         are returned as well.
         """
-        places = [place for place, event in enumerate(events) if type(event) is not PartDelta or not event.plain]
+        passed = self._passed
+        if passed is not None and len(events) == 1:  # written out, since most reads of a stream bring one delta
+            event = events[0]
+            if type(event) is PartDelta and event.plain and len(passed) < LIMIT_PIECES:
+                text = event.text
+                if (
+                    not ("<" in text or "f" in text or "[" in text or "]" in text or "◁" in text)  # FIRST_SIGNS
+                    or self._find_mark(text) is None
+                ):
+                    passed.append(text)
+                    return events, []
+        others = [event for event in events if type(event) is not PartDelta or not event.plain]
+        places = _find_places(events, others)
         processed: list[Event] = []
         start = 0
-        for place in places:
+        for place, event in zip(places, others, strict=True):
             if place > start:
                 self._process_deltas(events[start:place], processed)
-            self._process_event(events[place], processed)
+            self._process_event(event, processed)
             start = place + 1
         if start < len(events):
             self._process_deltas(events[start:] if start else events, processed)
+        self._passed = None
+        if len(self._open) == 1:
+            for candidate, index in self._open:
+                self._passed, self._find_mark = self._candidates[candidate].passing(index)
         if self._is_changed(events, processed, places):
             return processed, None
-        return events, [events[place] for place in places]
+        return events, others
 
     def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
         """Return whether processed events differ from those that arrived; plain deltas only change with the others."""
@@ -198,6 +217,13 @@ class _CandidateText:
         return self._parser.is_holding or (self._text is not None and not self._is_started)
 
     # ---- events of the upstream
+
+    def passing(self, index: int) -> tuple[list[str] | None, Callable[[str], object]]:
+        """Return the list of text that passed, and how to find a mark in more; no list if more text may not pass."""
+        parser, text = self._parser, self._text
+        if self.has_changed or self._copies or self._open is None or text is None or text.index != index:
+            return None, parser.find_mark
+        return parser.passed, parser.find_mark
 
     def passes(self, index: int, deltas: list[Event], out: list[Event]) -> bool:
         """Add plain deltas of one part as they are, unless they may hold a mark; return whether they were added."""
@@ -422,6 +448,19 @@ class _CandidateText:
             return event
         index = self._indexes.get(event.index, event.index)
         return event if index == event.index else replace(event, index=index)
+
+
+def _find_places(events: list[Event], others: list[Event]) -> list[int]:
+    """Return the places of the events that are not plain deltas."""
+    kinds = [*map(type, others)]
+    if PartDelta in kinds:
+        return [place for place, event in enumerate(events) if type(event) is not PartDelta or not event.plain]
+    find_kind = [*map(type, events)].index
+    place, places = -1, []
+    for kind in kinds:
+        place = find_kind(kind, place + 1)
+        places.append(place)
+    return places
 
 
 def _is_copy(call: ToolCall, recovered: ToolCall) -> bool:
