@@ -5,6 +5,7 @@ import re
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _BACKTICKS = re.compile("`+")
 LIMIT_PIECES = 256
+_LIMIT_UNREAD = 2**14
 _LIMIT_HEAD = 400
 
 
@@ -22,7 +23,9 @@ class ProsePosition:
         """Move past this text."""
         self.pieces.append(text)
         if len(self.pieces) > LIMIT_PIECES:
-            self._read()
+            self.pieces[:] = ["".join(self.pieces)]
+            if len(self.pieces[0]) > _LIMIT_UNREAD:
+                self._read()
 
     @property
     def shows_code(self) -> bool:

@@ -118,16 +118,18 @@ class TextRecoveryStage:
         if len(self._open) == 1:
             for candidate, index in self._open:
                 self._passed, self._find_mark = self._candidates[candidate].passing(index)
-        if self._is_changed(events, processed, places):
+        if self._is_changed(events, processed, places, others):
             return processed, None
         return events, others
 
-    def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
+    def _is_changed(
+        self, events: list[Event], processed: list[Event], places: list[int], others: list[Event]
+    ) -> bool:
         """Return whether processed events differ from those that arrived; plain deltas only change with the others."""
         if len(processed) != len(events):
             return True
-        if not self.has_changed and not self._has_cut:
-            return not all(processed[place] is events[place] for place in places)
+        if not self._has_cut and not self.has_changed:
+            return not all(map(is_, map(processed.__getitem__, places), others))
         return not all(map(is_, processed, events))
 
     def _process_deltas(self, deltas: list[Event], processed: list[Event]) -> None:
@@ -145,22 +147,27 @@ class TextRecoveryStage:
 
     def _process_event(self, event: Event, processed: list[Event]) -> None:
         """Process one event."""
-        kind = type(event)
-        if kind is PartStart or kind is PartEnd or kind is PartDelta or kind is MessageEnd or kind is CandidateEnd:
-            place = (event.candidate, getattr(event, "index", -1))  # type: ignore[union-attr]  # by its kind
-            if kind is PartStart:
-                self._open.add(place)
-            elif kind is PartEnd:
-                self._open.discard(place)
-            self._candidate(place[0]).process(event, processed)
-            return
-        if kind is ResponseStart and self._candidates:  # of the next round
-            self._has_changed = self.has_changed
-            self._candidates.clear()
-        elif kind is ResponseEnd or kind is ResponseFailed:
-            for candidate in self._candidates.values():
-                candidate.finish(processed, is_finished=kind is ResponseEnd)
-        processed.append(event)
+        match event:
+            case PartDelta():
+                self._candidate(event.candidate).process_delta(event, processed)
+            case PartStart():
+                self._open.add((event.candidate, event.index))
+                self._candidate(event.candidate).process_start(event, processed)
+            case PartEnd():
+                self._open.discard((event.candidate, event.index))
+                self._candidate(event.candidate).process_end(event, processed)
+            case CandidateEnd():
+                self._candidate(event.candidate).process_stop(event, processed)
+            case MessageEnd():
+                self._candidate(event.candidate).process_message_end(event, processed)
+            case _:
+                if type(event) is ResponseStart and self._candidates:  # of the next round
+                    self._has_changed = self.has_changed
+                    self._candidates.clear()
+                elif type(event) is ResponseEnd or type(event) is ResponseFailed:
+                    for candidate in self._candidates.values():
+                        candidate.finish(processed, is_finished=type(event) is ResponseEnd)
+                processed.append(event)
 
     def _candidate(self, index: int) -> "_CandidateText":
         """Return the text of a candidate."""
@@ -240,21 +247,11 @@ class _CandidateText:
         out += deltas
         return True
 
-    def process(self, event: Event, out: list[Event]) -> None:
-        """Add what an event of the candidate becomes."""
-        match event:
-            case PartDelta():
-                self._process_delta(event, out)
-            case PartStart():
-                self._process_start(event, out)
-            case PartEnd():
-                self._process_end(event, out)
-            case CandidateEnd():
-                self._process_stop(event, out)
-            case _:
-                (out if self._text_end is None else self._held).append(event)
+    def process_message_end(self, event: MessageEnd, out: list[Event]) -> None:
+        """Hold the end of a message while that of its text is held."""
+        (out if self._text_end is None else self._held).append(event)
 
-    def _process_delta(self, event: PartDelta, out: list[Event]) -> None:
+    def process_delta(self, event: PartDelta, out: list[Event]) -> None:
         """Parse the text of a delta; deltas of other parts pass."""
         text, opened = self._text, self._open
         if text is None or event.index != text.index:
@@ -267,7 +264,7 @@ class _CandidateText:
         else:
             self._emit(self._parser.feed(event.text), out, event)
 
-    def _process_start(self, event: PartStart, out: list[Event]) -> None:
+    def process_start(self, event: PartStart, out: list[Event]) -> None:
         """Hold the start of a text part until its text comes; another part releases the text before it."""
         if type(event.part) is Text:
             self._release_text(out)
@@ -285,7 +282,7 @@ class _CandidateText:
             self._release_text(out)
         self._start_part(event, out)
 
-    def _process_end(self, event: PartEnd, out: list[Event]) -> None:
+    def process_end(self, event: PartEnd, out: list[Event]) -> None:
         """End a text part, unless text is held until the stop reason is known; ends of other parts pass."""
         if self._text is None or event.index != self._text.index:
             if event.index in self._copies:
@@ -297,7 +294,7 @@ class _CandidateText:
         else:
             self._end_text(event, out)
 
-    def _process_stop(self, event: CandidateEnd, out: list[Event]) -> None:
+    def process_stop(self, event: CandidateEnd, out: list[Event]) -> None:
         """Decide what is still held, and change the stop reason if calls were recovered."""
         stop = event.stop
         self.finish(out, is_finished=stop is None or stop.reason not in INCOMPLETE_STOPS)
@@ -451,16 +448,14 @@ class _CandidateText:
 
 
 def _find_places(events: list[Event], others: list[Event]) -> list[int]:
-    """Return the places of the events that are not plain deltas."""
-    kinds = [*map(type, others)]
-    if PartDelta in kinds:
-        return [place for place, event in enumerate(events) if type(event) is not PartDelta or not event.plain]
-    find_kind = [*map(type, events)].index
-    place, places = -1, []
-    for kind in kinds:
-        place = find_kind(kind, place + 1)
-        places.append(place)
-    return places
+    """Return the places of the events that are not plain deltas; mostly, these are the first and the last ones."""
+    first, last, count = 0, len(events), len(others)
+    while first < count and events[first] is others[first]:
+        first += 1
+    rest = count - first
+    if all(map(is_, events[last - rest :], others[first:])):
+        return [*range(first), *range(last - rest, last)]
+    return [place for place, event in enumerate(events) if type(event) is not PartDelta or not event.plain]
 
 
 def _is_copy(call: ToolCall, recovered: ToolCall) -> bool:
