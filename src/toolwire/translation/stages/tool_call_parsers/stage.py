@@ -92,17 +92,19 @@ class TextRecoveryStage:
         Of the many plain deltas between other events, the text is looked at as one. In an unchanged list, the others
         are returned as well.
         """
-        passed = self._passed
-        if passed is not None and len(events) == 1:  # written out, since most reads of a stream bring one delta
+        if len(events) == 1:  # written out, since most reads of a stream bring one delta
             event = events[0]
-            if type(event) is PartDelta and event.plain and len(passed) < LIMIT_PIECES:
-                text = event.text
-                if (
+            if type(event) is PartDelta and event.plain:
+                passed, text = self._passed, event.text
+                if passed is not None and (
                     not ("<" in text or "f" in text or "[" in text or "]" in text or "◁" in text)  # FIRST_SIGNS
                     or self._find_mark(text) is None
                 ):
                     passed.append(text)
+                    if len(passed) > LIMIT_PIECES:
+                        self._passed = None
                     return events, []
+                return self._process_delta(event, events)
         others = [event for event in events if type(event) is not PartDelta or not event.plain]
         places = _find_places(events, others)
         processed: list[Event] = []
@@ -114,13 +116,27 @@ class TextRecoveryStage:
             start = place + 1
         if start < len(events):
             self._process_deltas(events[start:] if start else events, processed)
+        self._let_pass()
+        if self._is_changed(events, processed, places, others):
+            return processed, None
+        return events, others
+
+    def _process_delta(self, delta: PartDelta, events: list[Event]) -> tuple[list[Event], list[Event] | None]:
+        """Return what the only event becomes, a plain delta."""
+        processed: list[Event] = []
+        self._has_cut = True
+        self._candidate(delta.candidate).process_delta(delta, processed)
+        self._let_pass()
+        if len(processed) == 1 and processed[0] is delta:
+            return events, []
+        return processed, None
+
+    def _let_pass(self) -> None:
+        """Let more text pass if the only open part is text that goes out as it arrives."""
         self._passed = None
         if len(self._open) == 1:
             for candidate, index in self._open:
                 self._passed, self._find_mark = self._candidates[candidate].passing(index)
-        if self._is_changed(events, processed, places, others):
-            return processed, None
-        return events, others
 
     def _is_changed(
         self, events: list[Event], processed: list[Event], places: list[int], others: list[Event]
