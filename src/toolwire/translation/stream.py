@@ -385,6 +385,8 @@ class StreamTranslator(StreamProgress):
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
+        if not others and not self._writer.end_event_repeats_response:
+            return
         if self._writer.end_event_repeats_response:
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:

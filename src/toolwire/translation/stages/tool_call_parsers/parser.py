@@ -23,12 +23,7 @@ from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
 from toolwire.translation.stages.tool_call_parsers.prose import ProsePosition
 from toolwire.translation.stages.tool_call_parsers.reasoning import ReasoningMarks
-from toolwire.translation.stages.tool_call_parsers.registry import (
-    Vocabulary,
-    hinted_dialect,
-    interleaves_reasoning,
-    vocabulary,
-)
+from toolwire.translation.stages.tool_call_parsers.registry import model_vocabulary, vocabulary
 
 
 class Segment(Struct, frozen=True):
@@ -67,13 +62,7 @@ class TextCallParser:
         bare: bool = True,
         reasoning_closer: str = "",
     ) -> None:
-        hint = hinted_dialect(model)
-        self._vocabulary: Vocabulary = vocabulary(
-            calls if tools else "off",
-            reasoning,
-            None if hint is None else hint.name,
-            interleaved=interleaves_reasoning(model),
-        )
+        self._vocabulary = model_vocabulary(calls if tools else "off", reasoning, model)
         self._holds_mark = self._vocabulary.finder.is_in
         self._tools = tools
         self._encoders: dict[str, ArgumentEncoder] = {}
@@ -144,8 +133,10 @@ class TextCallParser:
             finished: The model ended its turn; false if it was cut off, so that unclosed blocks are no calls.
 
         """
-        self._join()
         self._closed, self._finished = True, finished
+        if not self._buffer and not self._arrived:
+            return []
+        self._join()
         segments = self._run()
         if self._buffer and (self._reasoning is None and (not self._fresh or not self._has_recovered)):
             segments.append(Segment("text", self._buffer))

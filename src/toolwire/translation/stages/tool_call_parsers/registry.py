@@ -58,7 +58,6 @@ DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for module in _MODULES 
 _INTERLEAVED_MODELS = ("minimax", "kimi")
 
 
-@lru_cache(maxsize=1024)
 def hinted_dialect(model: str | None) -> Dialect | None:
     """Return the dialect that a model of this name is known to write; None if it is not known."""
     name = (model or "").lower()
@@ -168,6 +167,12 @@ def _chosen_reasoning(reasoning: str) -> list[ReasoningMarks]:
 
 
 @lru_cache(maxsize=1024)
+def model_vocabulary(calls: str, reasoning: str, model: str | None) -> Vocabulary:
+    """Return the marks to look for in text of a model."""
+    hint = hinted_dialect(model)
+    return vocabulary(calls, reasoning, None if hint is None else hint.name, interleaved=interleaves_reasoning(model))
+
+
 def interleaves_reasoning(model: str | None) -> bool:
     """Return whether models of this name reason between texts and calls, not only at the beginning."""
     return any(part in (model or "").lower() for part in _INTERLEAVED_MODELS)

@@ -138,9 +138,7 @@ class TextRecoveryStage:
             for candidate, index in self._open:
                 self._passed, self._find_mark = self._candidates[candidate].passing(index)
 
-    def _is_changed(
-        self, events: list[Event], processed: list[Event], places: list[int], others: list[Event]
-    ) -> bool:
+    def _is_changed(self, events: list[Event], processed: list[Event], places: list[int], others: list[Event]) -> bool:
         """Return whether processed events differ from those that arrived; plain deltas only change with the others."""
         if len(processed) != len(events):
             return True
@@ -163,27 +161,26 @@ class TextRecoveryStage:
 
     def _process_event(self, event: Event, processed: list[Event]) -> None:
         """Process one event."""
-        match event:
-            case PartDelta():
-                self._candidate(event.candidate).process_delta(event, processed)
-            case PartStart():
-                self._open.add((event.candidate, event.index))
-                self._candidate(event.candidate).process_start(event, processed)
-            case PartEnd():
-                self._open.discard((event.candidate, event.index))
-                self._candidate(event.candidate).process_end(event, processed)
-            case CandidateEnd():
-                self._candidate(event.candidate).process_stop(event, processed)
-            case MessageEnd():
-                self._candidate(event.candidate).process_message_end(event, processed)
-            case _:
-                if type(event) is ResponseStart and self._candidates:  # of the next round
-                    self._has_changed = self.has_changed
-                    self._candidates.clear()
-                elif type(event) is ResponseEnd or type(event) is ResponseFailed:
-                    for candidate in self._candidates.values():
-                        candidate.finish(processed, is_finished=type(event) is ResponseEnd)
-                processed.append(event)
+        if type(event) is PartStart:
+            self._open.add((event.candidate, event.index))
+            self._candidate(event.candidate).process_start(event, processed)
+        elif type(event) is PartDelta:
+            self._candidate(event.candidate).process_delta(event, processed)
+        elif type(event) is PartEnd:
+            self._open.discard((event.candidate, event.index))
+            self._candidate(event.candidate).process_end(event, processed)
+        elif type(event) is CandidateEnd:
+            self._candidate(event.candidate).process_stop(event, processed)
+        elif type(event) is MessageEnd:
+            self._candidate(event.candidate).process_message_end(event, processed)
+        else:
+            if type(event) is ResponseStart and self._candidates:  # of the next round
+                self._has_changed = self.has_changed
+                self._candidates.clear()
+            elif type(event) is ResponseEnd or type(event) is ResponseFailed:
+                for candidate in self._candidates.values():
+                    candidate.finish(processed, is_finished=type(event) is ResponseEnd)
+            processed.append(event)
 
     def _candidate(self, index: int) -> "_CandidateText":
         """Return the text of a candidate."""
