@@ -1,5 +1,6 @@
 """Limits of what the parser holds and of the work that it does in vain."""
 
+import pytest
 from msgspec import Raw
 
 from toolwire.translation.stages.tool_call_parsers.attempts import MAX_BLOCK
@@ -37,3 +38,10 @@ def test_calls_are_looked_for_until_too_much_was_read_in_vain() -> None:
     assert parse_text(unclosed + CALL, TOOLS)[-1].kind == "call"
     endless = unclosed * (2 * MAX_FAILED_WORK // len(unclosed))
     assert {segment.kind for segment in parse_text(endless + CALL, TOOLS)} == {"text"}
+
+
+@pytest.mark.parametrize("number", ["7_", "1__0", "7_.5", "1_e5", "9" * 50, "1e999", "+", "٣_"])
+def test_a_number_that_python_rejects_is_no_error(number: str) -> None:
+    schema = Raw(b'{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}')
+    for text in (f"[now(a=[{number},8])]", f'<function name="now"><param name="a">[{number},8]</param></function>'):
+        assert parse_text(text, {"now": schema})

@@ -1,6 +1,7 @@
 """Python literals and calls, as models write them in pythonic dialects, with JSON's `true`, `false` and `null`."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
@@ -241,13 +242,15 @@ class _Reader:
 
 
 def _number(text: str) -> int | float:
-    """Return the number that a literal spells."""
+    """Return the number that a literal spells; raise `Mismatch` if it spells none."""
     if len(text) > _MAX_DIGITS:
         raise Mismatch
     try:
-        return int(text)
-    except ValueError:
         value = float(text)
+    except ValueError:
+        raise Mismatch from None
     if value in (float("inf"), float("-inf")):
         raise Mismatch
+    with suppress(ValueError):
+        return int(text)
     return value
