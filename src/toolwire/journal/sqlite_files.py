@@ -101,7 +101,9 @@ def open_database(
 def _connect(path: Path | str, *, multithreaded: bool = False) -> sqlite3.Connection:
     """Open an existing file, or a database in memory. SQLite would create a missing file readable by everyone."""
     uri = "file::memory:" if path == ":memory:" else f"{Path(path).absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(uri, LOCK_TIMEOUT, isolation_level=None, check_same_thread=not multithreaded, uri=True)
+    return sqlite3.connect(
+        uri, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=not multithreaded, uri=True
+    )
 
 
 def inspect_database(path: Path, schema: DatabaseSchema) -> None:
