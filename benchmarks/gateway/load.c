@@ -437,13 +437,22 @@ static void read_in(struct client *c) {
 
 /* ---- orders */
 
+/* Ticks of the timer since the order began. */
+static uint64_t ticks;
+
+/* Whether a probe starts at this tick: the order lasts SECONDS, however late the ticks are read. */
+static bool is_due(uint64_t tick) {
+    return (double)(tick * order.interval_us * 1000ull) / 1e9 < order.seconds;
+}
+
 static bool is_over(void) {
     double elapsed = (double)(now_ns() - begin) / 1e9;
     if (outcome.bad > 20) return true;
     if (is_mode("hold")) return outcome.first_token.count >= order.connections;
     if (is_mode("streams")) return elapsed >= order.seconds && outcome.first_token.count >= order.count;
     if (is_mode("probe"))
-        return elapsed >= order.seconds && (!order.heavy || outcome.heavy >= 2) && busy_count <= (order.heavy != NULL);
+        return elapsed >= order.seconds && !is_due(ticks + 1) && (!order.heavy || outcome.heavy >= 2) &&
+               busy_count <= (order.heavy != NULL);
     return started >= order.count && !busy_count;
 }
 
@@ -468,13 +477,11 @@ static void start_probe(uint64_t start) {
 /* Start what is due: a probe starts at its time even if earlier ones have no answer yet. */
 static void take_tick(void) {
     uint64_t expirations, interval = order.interval_us * 1000ull;
-    static uint64_t ticks;
     if (read(timer_fd, &expirations, sizeof expirations) < 0) return;
-    if (started == 0) ticks = 0;
     for (; expirations; expirations--) {
         ticks++;
         if (is_mode("probe")) {
-            if ((double)(ticks * interval) / 1e9 < order.seconds) start_probe(begin + ticks * interval);
+            if (is_due(ticks)) start_probe(begin + ticks * interval);
         } else if (started < order.connections) {
             for (unsigned i = 0; i < client_count; i++)
                 if (!clients[i]->agent) {
@@ -501,6 +508,7 @@ static void run_order(void) {
     bool ticking = is_mode("probe") || is_mode("streams");
     begin = last_progress = now_ns();
     started = 0;
+    ticks = 0;
     unsigned initial = is_mode("probe") ? 0 : order.connections;
     for (unsigned i = 0; i < initial; i++) add_client(order.workload, ORDINARY);
     if (ticking) set_timer(timer_fd, order.interval_us * 1000ull, order.interval_us * 1000ull);
