@@ -78,7 +78,7 @@ def test_log_lines_are_written_in_batches() -> None:
 
 
 def test_full_batch_is_written_at_once() -> None:
-    (lines,) = written(logging(*map(make_record, range(LIMIT_LINES))))
+    (lines,) = written(logging(*map(make_record, range(LIMIT_LINES)), seconds=3 * FLUSH_INTERVAL))
     assert lines.count("\n") == LIMIT_LINES
 
 

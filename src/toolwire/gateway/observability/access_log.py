@@ -114,7 +114,8 @@ class AccessLog:
                 output.append(record.format_line(clock) + "\n")
             if record.exception is not None:
                 output.append(_format_traceback(record.exception))
-        sys.stderr.write("".join(output))
+        if output:
+            sys.stderr.write("".join(output))
 
 
 LIMIT_HEADER = 2048
