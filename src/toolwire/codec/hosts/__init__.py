@@ -1,0 +1,1 @@
+"""Host profiles as data, one module per host, and their registry."""

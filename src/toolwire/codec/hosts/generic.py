@@ -1,0 +1,76 @@
+"""Unknown servers: the form of a request that every known Chat server accepts."""
+
+from toolwire.codec.hosts.profile import (
+    Choice,
+    ChoiceRule,
+    Content,
+    EchoRule,
+    Fields,
+    HostProfile,
+    Messages,
+    Output,
+    Reasoning,
+    Thinking,
+    Tools,
+    peer,
+    reported,
+    unverified,
+)
+
+ROLES = ("system", "user", "assistant", "tool")
+MODES = ("auto", "none", "required", "named")
+OPENAI_FIELDS = (
+    "metadata",
+    "moderation",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream_options/include_obfuscation",
+    "verbosity",
+)
+"""Members of the body that only OpenAI's API has."""
+
+MESSAGES = Messages(roles=ROLES, late_system=False, names=False, refusals=False)
+CONTENT = Content(string_roles=ROLES, media=("image",), null_with_calls=False, cache_marks=False)
+TOOLS = Tools(freeform=False, hosted=False, bare_functions=False, strict="ignored", empty_list=False, web_search=False)
+CHOICE = Choice(rules=(ChoiceRule(modes=MODES),))
+OUTPUT = Output(limit_field="max_tokens", limit_fields=("max_tokens",))
+
+GENERIC = HostProfile(
+    name="generic",
+    title="Unknown Chat servers",
+    pass_through=True,
+    messages=MESSAGES,
+    content=CONTENT,
+    reasoning=Reasoning(
+        fields=("reasoning_content", "reasoning"),
+        echo_field="reasoning_content",
+        echo=(
+            EchoRule(models=("*kimi*", "*moonshot*"), turns="calls", placeholder=" "),
+            EchoRule(
+                models=("*deepseek*", "*mimo*", "*glm-*", "*qwen*", "*qwq*", "*minimax*"), turns="calls", placeholder=""
+            ),
+        ),
+    ),
+    tools=TOOLS,
+    choice=CHOICE,
+    thinking=Thinking(efforts=()),
+    output=OUTPUT,
+    fields=Fields(refused=OPENAI_FIELDS, user_pattern=r"[A-Za-z0-9_-]{1,64}"),
+    sources={
+        "messages": reported("earendil-works/pi#1048", "vllm-project/vllm#41114", note="the strictest of known hosts"),
+        "content": reported("cline/cline#230", "langchain-ai/langchain#34140", note="the strictest of known hosts"),
+        "reasoning": reported("earendil-works/pi#3636", "earendil-works/pi#4178", note="by the names of models"),
+        "tools": reported("QwenLM/qwen-code#11834", "BerriAI/litellm#30722", note="the strictest of known hosts"),
+        "choice": peer("litellm"),
+        "thinking": reported("BerriAI/litellm#16265", note="many hosts reject an effort"),
+        "output": reported("eca#231", note="max_tokens is the only name that all hosts know"),
+        "fields": reported("Gitlawb/openclaude#739", "Gitlawb/openclaude#740", note="several hosts reject them"),
+        "errors": unverified(),
+    },
+)
+PROFILE = GENERIC
+PROFILES = (PROFILE,)

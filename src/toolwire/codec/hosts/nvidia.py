@@ -1,0 +1,54 @@
+"""NVIDIA NIM."""
+
+from msgspec.structs import replace
+
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, GENERIC, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.profile import (
+    Errors,
+    Fields,
+    HostProfile,
+    Reasoning,
+    Recognition,
+    Thinking,
+    Wording,
+    peer,
+    reported,
+    unverified,
+)
+
+PROFILE = HostProfile(
+    name="nvidia",
+    title="NVIDIA NIM",
+    recognition=Recognition(hostnames=("integrate.api.nvidia.com",)),
+    messages=replace(MESSAGES, user_after_tool=True),
+    content=CONTENT,
+    reasoning=Reasoning(fields=("reasoning_content",)),
+    tools=TOOLS,
+    choice=CHOICE,
+    thinking=Thinking(efforts=()),
+    output=OUTPUT,
+    fields=Fields(
+        unknown="refused",
+        refused=(*GENERIC.fields.refused, "user", "parallel_tool_calls", "enable_thinking"),
+    ),
+    errors=Errors(
+        wordings={
+            "fields.unknown": Wording(
+                message="[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not "
+                "permitted', 'input': '{value}'}}]"
+            )
+        }
+    ),
+    sources={
+        "messages": reported("NousResearch/hermes-agent#20154", note="Mistral's models also reject user after tool"),
+        "content": peer("pi", note="assistant parts are mirrored in answers"),
+        "reasoning": unverified(),
+        "tools": unverified("as vLLM"),
+        "choice": unverified("as vLLM"),
+        "thinking": reported("can1357/oh-my-pi#2299", "Alishahryar1/free-claude-code#89", note="by model"),
+        "output": unverified(),
+        "fields": reported("sipeed/picoclaw#1019", "can1357/oh-my-pi#2299"),
+        "errors": reported("sipeed/picoclaw#1019"),
+    },
+)
+PROFILES = (PROFILE,)

@@ -1,0 +1,44 @@
+"""OpenAI's API, and servers that accept all of it."""
+
+from msgspec.structs import replace
+
+from toolwire.codec.hosts.profile import (
+    Errors,
+    Fields,
+    HostProfile,
+    Recognition,
+    Wording,
+    documented,
+    reported,
+)
+
+OPENAI = HostProfile(
+    name="openai",
+    title="OpenAI",
+    pass_through=True,
+    recognition=Recognition(hostnames=("api.openai.com", "*.api.openai.com")),
+    fields=Fields(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True),
+    errors=Errors(
+        wordings={
+            "fields.unknown": Wording(message="Unrecognized request argument supplied: {name}"),
+            "fields.user_pattern": Wording(
+                message="Invalid 'user': string too long. Expected a string with maximum length 64, but got a string "
+                "with length {length} instead.",
+                code="string_above_max_length",
+            ),
+            "output.limit_field": Wording(
+                message="Unsupported parameter: '{name}' is not supported with this model. Use '{expected}' instead.",
+                code="unsupported_parameter",
+            ),
+        }
+    ),
+    sources={
+        "fields.unknown": documented("platform.openai.com"),
+        "fields.user_pattern": reported("maximhq/bifrost#1000"),
+        "fields.stores_by_default": documented("platform.openai.com", note="the Responses API stores responses"),
+        "errors": documented("platform.openai.com"),
+    },
+)
+PROFILE = OPENAI
+RESPONSES = replace(OPENAI, protocol="openai-responses")
+PROFILES = (PROFILE, RESPONSES)

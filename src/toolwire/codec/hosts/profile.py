@@ -1,0 +1,270 @@
+"""The profile of a host: which part of a protocol its server accepts, and how each fact is known.
+
+A profile is plain data, one per host and protocol. Its defaults describe the vendor's API: OpenAI's for Chat and
+Responses, Anthropic's for Messages. Models are named by glob patterns, in lower case; the first rule that matches
+a model decides.
+"""
+
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+from msgspec import Struct, field
+
+ALL_MODELS = ("*",)
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+CHOICES = ("auto", "none", "required", "named", "allowed")
+
+Knowledge = Literal["documented", "source", "types", "peer", "reported", "tried", "unverified"]
+
+
+class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A group of facts about a host."""
+
+
+class Source(Facts, frozen=True, kw_only=True):
+    """The origin of a fact."""
+
+    kind: Knowledge
+    references: tuple[str, ...] = ()  # issues such as `cline/cline#230`, projects or pages
+    note: str = ""  # details, and the year of facts older than 2026
+
+
+class Recognition(Facts, frozen=True, kw_only=True):
+    """Base URLs at which the host is recognized: by host name or port, and by path if there are patterns for it."""
+
+    hostnames: tuple[str, ...] = ()  # glob patterns
+    ports: tuple[int, ...] = ()
+    paths: tuple[str, ...] = ()  # glob patterns
+
+
+class Messages(Facts, frozen=True, kw_only=True):
+    """Roles, order and members of messages."""
+
+    roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
+    late_system: bool = True  # accepts system messages after the first, and later in the conversation
+    user_after_tool: bool = True  # accepts a user message right after a tool result
+    user_required: bool = False  # rejects conversations without a user message
+    final_assistant: bool = True  # accepts an assistant message as the last one
+    names: bool = True  # accepts `name` on messages
+    refusals: bool = True  # accepts `refusal` on messages
+    members: tuple[str, ...] = ()  # accepts only these members of messages; empty: all
+
+
+class Content(Facts, frozen=True, kw_only=True):
+    """The content of messages."""
+
+    string_roles: tuple[str, ...] = ()  # roles whose text must be a single string
+    media: tuple[str, ...] = ("image", "audio", "document")  # accepted beside text in user messages
+    image_models: tuple[str, ...] = ALL_MODELS  # models that accept images
+    image_urls: bool = True  # accepts web addresses of images, not only data URLs
+    null_with_calls: bool = True  # accepts `content: null` beside tool calls
+    empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
+    cache_marks: bool = True  # accepts the protocol's cache marks
+    cache_ttl: bool = True  # accepts a lifetime in cache marks
+
+
+class EchoRule(Facts, frozen=True, kw_only=True):
+    """The duty to send the reasoning of earlier turns back."""
+
+    models: tuple[str, ...] = ALL_MODELS
+    turns: Literal["none", "calls", "all"]  # the assistant turns that must carry it
+    placeholder: str | None = None  # stands for reasoning that is not available; None: no placeholder is known
+
+
+class Reasoning(Facts, frozen=True, kw_only=True):
+    """Reasoning in responses, and in the history of requests."""
+
+    fields: tuple[str, ...] = ()  # members of response messages that hold it
+    echo_field: str | None = None  # the member of request messages that accepts it; None: none does
+    echo: tuple[EchoRule, ...] = ()
+    signatures: bool = True  # signs reasoning, and requires the signature back
+
+
+class Tools(Facts, frozen=True, kw_only=True):
+    """Tool declarations and call ids."""
+
+    max_count: int | None = 128
+    name_pattern: str = r"[a-zA-Z0-9_-]{1,64}"
+    id_pattern: str = r"[\x20-\x7e]{1,40}"
+    freeform: bool = True  # accepts custom tools
+    hosted: bool = True  # accepts tools that the vendor runs
+    typed: bool = True  # accepts a `type` on functions of the Messages API
+    bare_functions: bool = True  # accepts functions without `parameters`, or without `type` at the root of the schema
+    strict: Literal["accepted", "ignored", "refused", "uniform"] = "accepted"  # uniform: all tools must agree on it
+    empty_list: bool = True  # accepts `tools: []`
+    schema: Literal["json", "moonshot"] = "json"  # the flavor of JSON Schema for parameters
+    refused_keywords: tuple[str, ...] = ()  # schema keywords that it rejects
+    web_search: bool = True  # accepts `web_search_options`
+
+
+class ChoiceRule(Facts, frozen=True, kw_only=True):
+    """Tool choices that a model accepts."""
+
+    models: tuple[str, ...] = ALL_MODELS
+    modes: tuple[str, ...] = CHOICES
+    thinking_modes: tuple[str, ...] | None = None  # while the model thinks; None: the same
+
+
+class Choice(Facts, frozen=True, kw_only=True):
+    """Tool choice."""
+
+    rules: tuple[ChoiceRule, ...] = (ChoiceRule(),)
+    parallel: bool = True  # accepts `parallel_tool_calls`
+
+
+class EffortRule(Facts, frozen=True, kw_only=True):
+    """Words for the effort that a model accepts; none if it rejects the setting."""
+
+    models: tuple[str, ...] = ALL_MODELS
+    words: tuple[str, ...] = ()
+
+
+class ThinkingSwitch(Facts, frozen=True, kw_only=True):
+    """A member of the body that turns thinking on and off."""
+
+    field: Literal["thinking", "enable_thinking", "think"]  # `{"type": "disabled"}`, or a boolean
+    models: tuple[str, ...] = ALL_MODELS  # models that accept it
+    can_disable: tuple[str, ...] = ALL_MODELS  # models that also accept the value for off
+
+
+class Thinking(Facts, frozen=True, kw_only=True):
+    """Effort and thinking."""
+
+    efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)
+    switch: ThinkingSwitch | None = None
+    default_on: tuple[str, ...] = ()  # models that think unless it is turned off
+    stream_only: tuple[str, ...] = ()  # models that think only in streamed responses
+    budget_field: str | None = None  # the member for a number of tokens
+
+
+class FormatRule(Facts, frozen=True, kw_only=True):
+    """Types of `response_format` that a model accepts."""
+
+    models: tuple[str, ...] = ALL_MODELS
+    types: tuple[str, ...] = ("text", "json_object", "json_schema")
+    with_tools: bool = True  # accepts them beside tools
+
+
+class LimitCap(Facts, frozen=True, kw_only=True):
+    """The largest output limit that a model accepts."""
+
+    models: tuple[str, ...] = ALL_MODELS
+    tokens: int
+
+
+class Output(Facts, frozen=True, kw_only=True):
+    """Length and format of responses."""
+
+    limit_field: str = "max_completion_tokens"  # the preferred name of the output limit
+    limit_fields: tuple[str, ...] = ("max_completion_tokens", "max_tokens")  # the names that have an effect
+    caps: tuple[LimitCap, ...] = ()
+    stop_limit: int | None = 4  # the number of stop sequences
+    formats: tuple[FormatRule, ...] = (FormatRule(),)
+    json_word: bool = False  # JSON output requires the word "json" in the prompt
+    stream_usage: bool = True  # accepts `stream_options.include_usage`
+    format_required: bool = False  # the Responses API requires `text.format` if there is `text`
+
+
+class ModelFields(Facts, frozen=True, kw_only=True):
+    """Members of the body that some models reject."""
+
+    models: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
+class Fields(Facts, frozen=True, kw_only=True):
+    """Other members of the body, as JSON pointers without the leading slash."""
+
+    known: tuple[str, ...] = ()  # all members that have an effect; empty: not established
+    unknown: Literal["accepted", "ignored", "refused"] = "accepted"  # treatment of all others
+    refused: tuple[str, ...] = ()  # rejected with an error
+    ignored: tuple[str, ...] = ()  # accepted without effect
+    by_model: tuple[ModelFields, ...] = ()
+    user_pattern: str | None = None  # legal end-user ids; None: all
+    max_temperature: float | None = None
+    stores_by_default: bool = False  # stores responses unless `store` is false
+
+
+class Wording(Facts, frozen=True, kw_only=True):
+    """An error message of the host. Braces hold values of the request."""
+
+    message: str
+    status: int = 400
+    type: str | None = None  # None: that of `Errors`
+    code: str | None = None
+
+
+class Errors(Facts, frozen=True, kw_only=True):
+    """Errors of the host."""
+
+    # the body as JSON; the strings $message, $type, $code, $param and $status stand for values
+    body: str = '{"error":{"message":"$message","type":"$type","param":"$param","code":"$code"}}'
+    type: str | None = "invalid_request_error"
+    code: str | None = None
+    wordings: dict[str, Wording] = field(default_factory=dict)  # by the fact that a request violates
+
+
+class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
+    """The part of a protocol that a host accepts. Profiles are compared by identity."""
+
+    name: str
+    title: str = ""  # for people
+    protocol: str = "openai-chat"
+    pass_through: bool = False  # leaves requests of clients of the same protocol unchanged
+    recognition: Recognition = Recognition()
+    messages: Messages = Messages()
+    content: Content = Content()
+    reasoning: Reasoning = Reasoning()
+    tools: Tools = Tools()
+    choice: Choice = Choice()
+    thinking: Thinking = Thinking()
+    output: Output = Output()
+    fields: Fields = Fields()
+    errors: Errors = Errors()
+    sources: dict[str, Source] = field(default_factory=dict)  # by fact, such as `tools.max_count`, or group
+
+
+Rule = TypeVar("Rule", EchoRule, ChoiceRule, EffortRule, FormatRule, LimitCap)
+
+
+def rule_for(rules: tuple[Rule, ...], model: str) -> Rule | None:
+    """Return the first rule that applies to a model."""
+    return next((rule for rule in rules if matches_model(rule.models, model)), None)
+
+
+@lru_cache(maxsize=4096)
+def matches_model(patterns: tuple[str, ...], model: str) -> bool:
+    """Return whether one of the glob patterns matches the name of a model."""
+    name = model.lower()
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def documented(*references: str, note: str = "") -> Source:
+    """Return the source of a fact from the host's documentation."""
+    return Source(kind="documented", references=references, note=note)
+
+
+def read_in_source(*references: str, note: str = "") -> Source:
+    """Return the source of a fact from the server's code."""
+    return Source(kind="source", references=references, note=note)
+
+
+def from_types(*references: str, note: str = "") -> Source:
+    """Return the source of a fact from the types of the host's SDK."""
+    return Source(kind="types", references=references, note=note)
+
+
+def peer(*references: str, note: str = "") -> Source:
+    """Return the source of a fact from the code of another project that supports the host."""
+    return Source(kind="peer", references=references, note=note)
+
+
+def reported(*references: str, note: str = "") -> Source:
+    """Return the source of a fact from bug reports."""
+    return Source(kind="reported", references=references, note=note)
+
+
+def unverified(note: str = "") -> Source:
+    """Return the source of a fact that nobody confirmed; it is set to the safe value."""
+    return Source(kind="unverified", note=note)

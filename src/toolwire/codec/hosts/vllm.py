@@ -1,0 +1,112 @@
+"""vLLM. Chat templates decide about roles, so the profile assumes the strict ones."""
+
+from msgspec.structs import replace
+
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.profile import (
+    EFFORTS,
+    EffortRule,
+    Errors,
+    Fields,
+    HostProfile,
+    Messages,
+    Output,
+    Reasoning,
+    Thinking,
+    Tools,
+    Wording,
+    read_in_source,
+    reported,
+    unverified,
+)
+
+PROFILE = HostProfile(
+    name="vllm",
+    title="vLLM",
+    messages=MESSAGES,
+    content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
+    reasoning=Reasoning(fields=("reasoning", "reasoning_content"), echo_field="reasoning"),
+    tools=replace(TOOLS, max_count=None, bare_functions=True),
+    choice=CHOICE,
+    thinking=Thinking(efforts=(EffortRule(words=EFFORTS),)),
+    output=Output(stop_limit=None),
+    fields=Fields(
+        ignored=(
+            "metadata",
+            "moderation",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "safety_identifier",
+            "service_tier",
+            "store",
+            "stream_options/include_obfuscation",
+            "user",
+            "verbosity",
+        )
+    ),
+    errors=Errors(
+        body='{"error":{"message":"$message","type":"$type","param":"$param","code":"$status"}}',
+        type="BadRequestError",
+        wordings={
+            "messages.roles": Wording(message="Unexpected message role."),
+            "messages.late_system": Wording(message="System message must be at the beginning."),
+            "tools.empty_list": Wording(
+                message="`tools` must not be an empty array. Either provide at least one tool or omit the field "
+                "entirely."
+            ),
+            "choice.tools": Wording(message="When using `tool_choice`, `tools` must be set."),
+            "choice.parser": Wording(
+                message='"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+            ),
+            "output.stream_options": Wording(message="Stream options can only be defined when `stream=True`."),
+            "context": Wording(
+                message="This model's maximum context length is {limit} tokens. However, you requested {output} output "
+                "tokens and your prompt contains {input} input tokens, for a total of {total} tokens."
+            ),
+        },
+    ),
+    sources={
+        "messages": reported(
+            "ogx-ai/ogx#6069",
+            "vllm-project/vllm#41114",
+            "vllm-project/vllm#44505",
+            note="Qwen's templates; others accept more",
+        ),
+        "messages.names": unverified("templates ignore them"),
+        "messages.refusals": unverified("templates ignore them"),
+        "content": read_in_source("vllm-project/vllm"),
+        "reasoning": read_in_source("vllm-project/vllm", note="`reasoning_content` before 2026; both are read"),
+        "tools": read_in_source("vllm-project/vllm"),
+        "choice": read_in_source("vllm-project/vllm"),
+        "thinking": read_in_source("vllm-project/vllm"),
+        "output": read_in_source("vllm-project/vllm", note="before 0.6.4 max_tokens only"),
+        "fields": read_in_source("vllm-project/vllm", note="ignored with a warning in the log; 400 before 0.6.4"),
+        "errors": read_in_source("vllm-project/vllm"),
+    },
+)
+RESPONSES = HostProfile(
+    name="vllm",
+    title="vLLM",
+    protocol="openai-responses",
+    messages=Messages(roles=MESSAGES.roles, late_system=False),
+    tools=Tools(max_count=None, freeform=False),
+    fields=Fields(ignored=("prompt_cache_key",), refused=("store",)),
+    sources={
+        "messages": reported("vllm-project/vllm#41114", note="Qwen's templates"),
+        "tools": unverified("functions only"),
+        "fields": read_in_source("vllm-project/vllm", note="storage is off by default"),
+    },
+)
+ANTHROPIC = HostProfile(
+    name="vllm",
+    title="vLLM",
+    protocol="anthropic",
+    reasoning=Reasoning(signatures=False),
+    fields=Fields(ignored=("thinking",)),
+    sources={
+        "reasoning": read_in_source("vllm-project/vllm"),
+        "fields": read_in_source("vllm-project/vllm"),
+    },
+)
+PROFILES = (PROFILE, RESPONSES, ANTHROPIC)
