@@ -1,5 +1,6 @@
 """A task of twenty calls in one turn of the model, on every protocol."""
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -155,7 +156,7 @@ def test_program_resumes_in_another_process_from_the_journal(tmp_path: Path) -> 
 def test_modified_snapshot_in_the_journal_is_rejected(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ, cwd=ROOT, check=False)
     (stored,) = RunStore(tmp_path / "runs.db").latest()
-    with sqlite3.connect(tmp_path / "runs.db") as rows:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as rows, rows:
         snapshots = rows.execute("SELECT name, intent FROM steps WHERE name LIKE '%/code/%'").fetchall()
         changed = [(snapshot[:-1] + bytes([snapshot[-1] ^ 1]), name) for name, snapshot in snapshots]
         rows.executemany("UPDATE steps SET intent = ? WHERE name = ?", changed)

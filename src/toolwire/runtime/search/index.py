@@ -12,6 +12,7 @@ import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -211,6 +212,7 @@ class ToolIndex:
             texts = [_searchable_text(entry) for entry in self._entries]
             self._blocks = [texts[start : start + _BLOCK_SIZE] for start in range(0, len(texts), _BLOCK_SIZE)]
             self._joined_blocks = [b"\n".join(block) for block in self._blocks]
+            weakref.finalize(self, database.close)
             self._database = database
             return database
 

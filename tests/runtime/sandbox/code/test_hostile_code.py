@@ -217,6 +217,7 @@ def test_deeply_nested_result_ends_only_the_program() -> None:
 
     output = run_code("x = await deep()\n1", SandboxTools(Tool(name="deep", run=deep)))
     assert output.is_error
+    assert "nested too deeply" in output_text(output)
 
 
 def test_non_json_arguments_are_rejected_before_the_call() -> None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from pydantic_monty import Monty
 
 from toolwire.canonical.content import Data, Media, Part, Refusal, Text
+from toolwire.runtime.calls.validation import nesting_depth
 from toolwire.runtime.sandbox.code.description import CodeLimits, Stub, code_tool_description, make_stubs
 from toolwire.runtime.sandbox.code.program import (
     CallRaised,
@@ -38,6 +39,8 @@ from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, To
 RUN_CODE = "run_code"
 _MAX_WORKERS = 4
 _GRACE_SECONDS = 5.0
+_MAX_RESULT_DEPTH = 200
+_TOO_DEEP = "the result of the tool is nested too deeply"
 _DEFAULT_LIMITS = CodeLimits()
 _ERROR_MESSAGES = {
     "syntax": "The code has a syntax error.",
@@ -228,9 +231,10 @@ class _CodeCall:
         if output.is_error:
             return CallRaised(_content_text(output.content) or "the call failed")
         try:
-            return CallReturned(_output_value(output))
+            value = _output_value(output)
         except (RecursionError, msgspec.DecodeError):
-            return CallRaised("the result of the tool is nested too deeply")
+            return CallRaised(_TOO_DEEP)
+        return CallRaised(_TOO_DEEP) if nesting_depth(value) > _MAX_RESULT_DEPTH else CallReturned(value)
 
     def _load_snapshot(self) -> bytes | None:
         """Return the program's last snapshot, if an earlier process recorded one for this call; else None."""
