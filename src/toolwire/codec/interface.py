@@ -14,6 +14,7 @@ from toolwire.codec.envelope import EnvelopeField, EnvelopeKey
 from toolwire.codec.framing import FrameFilter
 from toolwire.codec.host_profiles import OPENAI, HostProfile
 from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.surface import ModelCard, Surface
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.validation import Finding
@@ -58,6 +59,8 @@ class Target(Struct, frozen=True, kw_only=True):
     binary_results: Literal["native", "summary"] = "native"
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"  # handling of hosted tools that the target lacks
     host: HostProfile = OPENAI
+    model_info: ModelInfo | None = None  # facts about the model; by default those that its name tells
+    context_tokens: int | None = None  # for Ollama: the context size (`num_ctx`) to request
 
 
 class OriginalTool(Struct, frozen=True):

@@ -164,6 +164,16 @@ def disable_storage(request: Request) -> Request:
     return request if state.store is not None else replace(request, continuation=replace(state, store=False))
 
 
+def fit_output_limit(limit: int, plan: EncodingPlan) -> int:
+    """Return an output limit that the model accepts: another protocol's is lowered to the greatest one."""
+    greatest = plan.model_info.output
+    if plan.same_protocol or greatest is None or limit <= greatest:
+        return limit
+    plan.report.approximated(("sampling",), "max_tokens", f"the model's limit is {greatest}")
+    return greatest
+
+
+NO_THINKING = "the model does not think"
 NO_THINKING_VISIBILITY = "the target has no setting for visible thinking"
 
 
@@ -175,11 +185,13 @@ def report_thinking_visibility(thinking: Thinking, report: LossReport, path: Sou
         report.approximated(path, "summary", "the target decides the length of summaries")
 
 
-def report_unsent_thinking(thinking: Thinking, plan: EncodingPlan, reason: str) -> None:
+def report_unsent_thinking(
+    thinking: Thinking, plan: EncodingPlan, reason: str, path: SourcePath = ("thinking",)
+) -> None:
     """Report thinking settings that are not sent."""
     for field in ("enabled", "effort", "budget_tokens", "visibility"):
         if getattr(thinking, field) is not None:
-            plan.report.dropped(("thinking",), field, reason)
+            plan.report.dropped(path, field, reason)
 
 
 def report_setting_change(part: SettingChange, path: SourcePath, plan: EncodingPlan) -> None:

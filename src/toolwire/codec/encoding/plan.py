@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
@@ -14,6 +15,7 @@ from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, 
 from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
 from toolwire.codec.wire.extras import LruMemo
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ class IdAndNameRules(Struct, frozen=True):
     id_limit: int
     names: NameRules
     freeform: bool
+
+
+def resolve_target(target: Target, request: Request, describe_model: Callable[[str], ModelInfo]) -> Target:
+    """Return the target with its model, and with the facts that the model's name tells unless others are given."""
+    model = request.model if target.model is None else target.model
+    return replace(target, model=model, model_info=target.model_info or describe_model(model or ""))
 
 
 class EncodingPlan:
@@ -64,6 +72,11 @@ class EncodingPlan:
         self._ids: dict[str, str] = {}
         self._tool_names: dict[str, str] = {}
         self.legal_ids: set[str | None] = set()  # ids known to pass unchanged
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """Return the facts about the target's model."""
+        return self.target.model_info or UNKNOWN_MODEL
 
     def loaded_tools(self, request: Request) -> list[LocatedTool]:
         """Return the tools that messages of the conversation loaded after its start, computed once."""

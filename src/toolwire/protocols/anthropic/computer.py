@@ -49,8 +49,8 @@ from toolwire.codec.encoding.computer import (
 )
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.media import Size
+from toolwire.codec.models.claude import model_version
 from toolwire.codec.wire.reader import escape_pointer
-from toolwire.protocols.anthropic.fields import model_version
 from toolwire.protocols.anthropic.wire import FAMILY
 
 SINGLE_TOOL, COMPUTER_TOOLSET, BROWSER_TOOLSET = "computer", "computer_toolset", "browser_toolset"

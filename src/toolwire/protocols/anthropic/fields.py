@@ -7,6 +7,7 @@ import re
 
 from msgspec.structs import replace
 
+from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.schema.dialect import BOUNDS, Dialect
 from toolwire.codec.validation import (
     ErrorWording,
@@ -38,18 +39,6 @@ ERROR_WORDING = ErrorWording(
     choice_message="{at}: Input should be {words}",
 )
 EXTRA_FIELD_MESSAGE = "{at}: Extra inputs are not permitted"
-
-ModelVersion = tuple[str, tuple[int, int]]
-"""Family and generation. An unknown name is `("", (0, 0))`, for which no model-specific rule applies."""
-
-_MODEL = re.compile(
-    r"claude-(?:(\d)-(?:(\d)-)?)?(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?)?"
-)
-_EFFORTS = {
-    ("opus", (4, 5)): "high, low, medium",
-    ("opus", (4, 6)): "high, low, max, medium",
-    ("sonnet", (4, 6)): "high, low, max, medium",
-}
 
 _REQUEST = parse_fields(
     "model!:string max_tokens!:integer messages!:array system:string|array tools:array tool_choice:object "
@@ -170,54 +159,17 @@ def check_fields(body: JsonObject) -> Findings:
         yield ERROR_WORDING.finding("field-foreign", path, EXTRA_FIELD_MESSAGE)
 
 
-def model_version(model: str) -> ModelVersion:
-    """Parse family and generation from a model name."""
-    match = _MODEL.search(model)
-    if match is None:
-        return "", (0, 0)
-    return match[3], (int(match[1] or match[4] or 0), int(match[2] or match[5] or 0))
-
-
-def refuses_prefill(model: str) -> bool:
-    """Tell whether the model rejects prefill, so that a conversation must end with a user message."""
-    return model_version(model)[1] >= (4, 6)
-
-
 # An assistant message that ends with one of these is a paused turn, not a prefill.
 UNFINISHED_BLOCKS = word_set("tool_use server_tool_use mcp_tool_use compaction fallback")
 
-_UNFORCEABLE_MODELS = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 
-
-def supported_efforts(version: ModelVersion) -> str | None:
-    """Return the comma-separated efforts that a model supports: "" for none, None if unknown."""
-    return _EFFORTS.get(version, "" if (0, 0) < version[1] < (4, 6) else None)
-
-
-def refuses_forced_choice(model: str) -> bool:
-    """Tell whether the model rejects a tool choice that forces a call."""
-    return model_version(model) in _UNFORCEABLE_MODELS or "mythos-preview" in model
-
-
-def refuses_strict(model: str) -> bool:
-    """Tell whether the model lacks strict tool schemas: those before 4.5, except Opus 4.1."""
-    version = model_version(model)
-    return (0, 0) < version[1] < (4, 5) and version != ("opus", (4, 1))
-
-
-def refuses_system_messages(model: str) -> bool:
-    """Tell whether the model rejects system messages within a conversation."""
-    version = model_version(model)
-    return (0, 0) < version[1] < (4, 8) or version == ("sonnet", (5, 0))
-
-
-def check_settings(body: JsonObject, version: tuple[int, int], removal: Level | None) -> Findings:
-    """Check settings against each other and against the model `version`.
+def check_settings(body: JsonObject, model: ModelInfo, removal: Level | None) -> Findings:
+    """Check settings against each other and against the model.
 
     `removal` is the level of findings for fields removed in API version `2026-10-21`.
     """
-    yield from _check_thinking(body, version)
-    yield from _check_sampling(body, version, removal)
+    yield from _check_thinking(body, model)
+    yield from _check_sampling(body, model, removal)
     for name in ("system", "tools") if value_at(body, "thread", "type") == "continue" else ():
         if body.get(name):
             yield ERROR_WORDING.finding("thread-continue", (name,), "{at}: not permitted when a thread is continued")
@@ -233,24 +185,24 @@ def check_settings(body: JsonObject, version: tuple[int, int], removal: Level | 
             yield ERROR_WORDING.finding("stop-blank", ("stop_sequences", index), message)
 
 
-def _check_sampling(body: JsonObject, version: tuple[int, int], removal: Level | None) -> Findings:
+def _check_sampling(body: JsonObject, model: ModelInfo, removal: Level | None) -> Findings:
     """Check the sampling parameters against the API version, the model and thinking."""
     for name in ("temperature", "top_p", "top_k"):
         value = body.get(name)
         if value is not None and removal:
             yield ERROR_WORDING.finding("sampling-removed", (name,), EXTRA_FIELD_MESSAGE, removal)
-        if value not in (None, 1) and version >= (4, 7):
+        if value not in (None, 1) and model.sampling is False:
             yield ERROR_WORDING.finding("sampling-model", (name,), f"`{name}` is deprecated for this model.")
     if body.get("temperature") not in (None, 1) and value_at(body, "thinking", "type") in ("enabled", "adaptive"):
         message = "`temperature` may only be set to 1 when thinking is enabled."
         yield ERROR_WORDING.finding("sampling-thinking", ("temperature",), message)
 
 
-def _check_thinking(body: JsonObject, version: tuple[int, int]) -> Findings:
-    """Check `thinking` against the model generation and `max_tokens`."""
+def _check_thinking(body: JsonObject, model: ModelInfo) -> Findings:
+    """Check `thinking` against the model and `max_tokens`."""
     thinking = object_of(body.get("thinking"))
     mode = thinking.get("type")
-    if mode == "adaptive" and (0, 0) < version < (4, 6):
+    if mode == "adaptive" and model.adaptive is False:
         yield ERROR_WORDING.finding(
             "thinking-adaptive-model", ("thinking",), "adaptive thinking is not supported on this model"
         )
@@ -258,7 +210,7 @@ def _check_thinking(body: JsonObject, version: tuple[int, int]) -> Findings:
         yield ERROR_WORDING.finding("field-foreign", ("thinking", name), EXTRA_FIELD_MESSAGE)
     if mode != "enabled":
         return
-    if version >= (4, 7):
+    if model.adaptive and model.budget == ():
         message = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
         message += '"output_config.effort" to control thinking behavior.'
         yield ERROR_WORDING.finding("thinking-enabled-model", ("thinking",), message)
@@ -279,14 +231,14 @@ def _check_budget(thinking: JsonObject, limit: float | None) -> Findings:
         )
 
 
-def check_output(body: JsonObject, version: ModelVersion) -> Findings:
+def check_output(body: JsonObject, model: ModelInfo) -> Findings:
     """Check `output_config`: the effort against the model, and the schema of the format."""
     effort, output = value_at(body, "output_config", "effort"), value_at(body, "output_config", "format")
-    at, levels = ("output_config", "effort"), supported_efforts(version)
-    if effort is not None and levels == "":
+    at, levels = ("output_config", "effort"), model.efforts
+    if effort is not None and levels == ():
         yield ERROR_WORDING.finding("effort-unsupported", at, "This model does not support the effort parameter.")
-    elif isinstance(effort, str) and levels is not None and effort not in levels.split(", "):
-        message = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
+    elif isinstance(effort, str) and levels is not None and effort not in levels:
+        message = f"This model does not support effort level '{effort}'. Supported levels: {', '.join(levels)}."
         yield ERROR_WORDING.finding("effort-model", at, message)
     yield from ERROR_WORDING.check_fields(("output_config", "format"), output, _FORMAT)
     yield from _check_strict(("output_config", "format", "schema"), value_at(output, "schema"))

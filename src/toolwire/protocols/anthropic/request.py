@@ -11,7 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
     Turn,
@@ -22,6 +22,7 @@ from toolwire.codec.encoding.turns import (
 )
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
+from toolwire.codec.models.claude import claude_info, refuses_prefill
 from toolwire.codec.token_count import TokenCountApi, select_fields
 from toolwire.codec.wire.extras import (
     collect_extras,
@@ -33,7 +34,6 @@ from toolwire.codec.wire.extras import (
 )
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.anthropic.computer import COMPUTER_USE
-from toolwire.protocols.anthropic.fields import refuses_prefill
 from toolwire.protocols.anthropic.parts.messages import (
     append_continue_prompt,
     decode_messages,
@@ -192,6 +192,7 @@ def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request for Anthropic."""
+    target = resolve_target(target, request, claude_info)
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     fields = _encode_fields(request, plan)
@@ -206,11 +207,10 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 def _encode_fields(request: Request, plan: EncodingPlan) -> dict[str, Any]:
     """Encode the fields of the body; fields whose value is None or UNSET are later left out."""
-    target = plan.target
+    target, model = plan.target, plan.target.model
     # Anthropic requires a message: system text alone is sent as a user message.
     lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
     tools = encode_tools(request, plan)
-    model = request.model if target.model is None else target.model
     supports_prefill = not refuses_prefill(model or "")
     turns = one_turn_per_message(request.messages)
     if not plan.same_protocol:

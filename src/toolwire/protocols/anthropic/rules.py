@@ -16,6 +16,7 @@ from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.turns import legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.models import claude
 from toolwire.codec.validation import (
     Finding,
     Findings,
@@ -31,21 +32,15 @@ from toolwire.codec.validation import (
 from toolwire.protocols.anthropic.fields import (
     ERROR_WORDING,
     UNFINISHED_BLOCKS,
-    ModelVersion,
     check_block,
     check_fields,
     check_output,
     check_removed,
     check_settings,
     check_tool,
-    model_version,
-    refuses_forced_choice,
-    refuses_prefill,
-    refuses_system_messages,
 )
 from toolwire.protocols.anthropic.parts.messages import CONTINUE_PROMPT, USER_LAST_REASON
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
-from toolwire.protocols.anthropic.settings import MIN_BUDGET
 from toolwire.protocols.anthropic.wire import FAMILY
 
 _ROLE_INITIALS = {"user": "u", "assistant": "a", "system": "s"}
@@ -72,7 +67,6 @@ class _Request(NamedTuple):
 
     body: JsonObject
     model: str
-    version: ModelVersion
     # Level of findings about fields that version 2026-10-21 removed; None if the request uses an older version.
     removal: Level | None
     tools: list[tuple[JsonPath, JsonObject]]
@@ -103,7 +97,7 @@ def check_request(
     removal: Level | None = "warning" if version is None else "error" if version >= "2026-10-21" else None
     messages = [_read_turn(path, message) for path, message in object_items(body.get("messages"), ("messages",))]
     tools = object_items(body.get("tools"), ("tools",))
-    request = _Request(body, name, model_version(name), removal, tools, messages, _merge_turns(messages))
+    request = _Request(body, name, removal, tools, messages, _merge_turns(messages))
     return [finding for rule in _RULES for finding in rule(request)]
 
 
@@ -131,8 +125,9 @@ def _read_turn(path: JsonPath, message: JsonObject) -> _Turn:
 def _check_shapes(request: _Request) -> Findings:
     """Check each field, setting, tool and block by itself."""
     yield from check_fields(request.body)
-    yield from check_settings(request.body, request.version[1], request.removal)
-    yield from check_output(request.body, request.version)
+    model = claude.claude_info(request.model)
+    yield from check_settings(request.body, model, request.removal)
+    yield from check_output(request.body, model)
     for path, tool in request.tools:
         yield from check_tool(path, tool)
     for role, path, block in request.blocks():
@@ -163,7 +158,7 @@ def _check_prefill(request: _Request) -> Findings:
     last = request.messages[-1] if request.messages else _EMPTY_TURN
     if last.role != "assistant" or any(text_of(block.get("type")) in UNFINISHED_BLOCKS for _, block in last.blocks):
         return
-    if refuses_prefill(request.model):
+    if claude.refuses_prefill(request.model):
         message = "This model does not support assistant message prefill. "
         message += "The conversation must end with a user message."
         yield _finding("prefill", last.path, message)
@@ -187,7 +182,7 @@ def _check_system_messages(request: _Request) -> Findings:
             text = "{at}: a `system` message must follow a `user` message or a server tool result, "
             text += "and be last or before an `assistant` message"
             yield _finding("system-placement", turn.path, text)
-        if refuses_system_messages(request.model):
+        if claude.refuses_system_messages(request.model):
             yield _finding("system-model", turn.path, "role 'system' is not supported on this model")
         message = object_of(list_of(request.body.get("messages"))[int(turn.path[1])])
         if not message.get("content") and not message.get("output_config"):
@@ -334,7 +329,7 @@ def _check_tools(request: _Request) -> Findings:
             yield _finding("tool-names-unique", path, "tools: Tool names must be unique.")
         names.add(key)
         yield from _check_tool_conflicts(path, tool)
-        if request.version == ("opus", (5, 5)) and re.match(r"computer_\d", tag):
+        if claude.model_version(request.model) == ("opus", (5, 5)) and re.match(r"computer_\d", tag):
             yield _finding("tool-model", path, f"'{request.model}' does not support tool types: {tag}.")
     if request.tools and all(tool.get("defer_loading") is True for _, tool in request.tools):
         message = "At least one tool must have defer_loading=false. All tools cannot be deferred."
@@ -439,7 +434,7 @@ def _check_choice(request: _Request) -> Findings:
         yield _finding("choice-not-direct", (*at, "name"), message)
     if value_at(request.body, "thinking", "type") == "enabled":
         yield _finding("choice-thinking", at, "Thinking may not be enabled when tool_choice forces tool use.")
-    if refuses_forced_choice(request.model):
+    if claude.refuses_forced_choice(request.model):
         yield _finding("choice-model", at, '{at}: type "tool" and "any" are not supported for this model.')
 
 
@@ -510,7 +505,7 @@ def _repair_budget(request: Request, changed: dict[str, Any], report: LossReport
     thinking, limit = request.thinking, request.sampling.max_tokens if request.sampling else None
     if thinking is None or thinking.budget_tokens is None or limit is None or thinking.budget_tokens < limit:
         return
-    if limit > MIN_BUDGET:
+    if limit > claude.MIN_BUDGET:
         changed["thinking"] = replace(thinking, budget_tokens=limit - 1)
         reason = f"must be less than max_tokens; sent as {limit - 1}"
     else:
@@ -539,7 +534,7 @@ def _repair_marks(request: Request, changed: dict[str, Any], report: LossReport)
 def _repair_prefill(request: Request, target: Target, changed: dict[str, Any], report: LossReport) -> None:
     """Append a user message for models that do not support prefill."""
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "assistant" or not refuses_prefill(target.model or request.model or ""):
+    if last is None or last.role != "assistant" or not claude.refuses_prefill(target.model or request.model or ""):
         return
     if any(
         isinstance(part, ToolCall | ToolResult) or getattr(part, "kind", "") in UNFINISHED_BLOCKS for part in last.parts
@@ -558,7 +553,7 @@ def _repair_choice(request: Request, target: Target, changed: dict[str, Any], re
     choice = request.tool_choice
     if choice is None or choice.mode not in ("required", "named"):
         return
-    if refuses_forced_choice(target.model or request.model or ""):
+    if claude.refuses_forced_choice(target.model or request.model or ""):
         changed["tool_choice"] = replace(choice, mode="auto", names=())
         report.approximated(("tool_choice",), "mode", "the model does not support a forced tool choice; sent as auto")
 

@@ -8,11 +8,17 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import (
+    NO_THINKING,
+    fit_output_limit,
+    report_thinking_visibility,
+    report_unsent_thinking,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.models.claude import MIN_BUDGET, model_version, refuses_temperature_with_top_p
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, unset_to_none
-from toolwire.protocols.anthropic.fields import OUTPUT_SCHEMA, model_version, supported_efforts
+from toolwire.protocols.anthropic.fields import OUTPUT_SCHEMA
 from toolwire.protocols.anthropic.parts.messages import lacks_thinking
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
@@ -24,8 +30,8 @@ from toolwire.protocols.anthropic.wire import (
 )
 
 DEFAULT_MAX_TOKENS = 8192
-MIN_BUDGET = 1024
 SAMPLING_VERSION = "2023-06-01"
+"""The last `anthropic-version` with sampling parameters."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # Thinking budget per effort, in percent of max_tokens; OpenRouter uses the same shares.
@@ -34,6 +40,8 @@ _THINKING_VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "om
 _THINKING_TYPE_FORM = "anthropic:thinking:"
 _THINKING_DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
 _EMPTY_SAMPLING = Sampling()
+_SAMPLING_FIELDS = ("temperature", "top_p", "top_k")
+_MIN_THINKING_TOP_P = 0.95
 
 
 # ---- decode
@@ -98,17 +106,18 @@ def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
 def encode_max_tokens(request: Request, plan: EncodingPlan) -> int | None:
     """Encode `max_tokens`, adding the default limit if another protocol's request sets none."""
     if request.sampling is not None and request.sampling.max_tokens is not None:
-        return request.sampling.max_tokens
+        return fit_output_limit(request.sampling.max_tokens, plan)
     if plan.same_protocol:
         return None
-    limit = _default_max_tokens(request, plan)
+    limit = _default_max_tokens(plan)
     plan.report.added((), "", "/max_tokens", f"the target requires a limit; set to {limit}")
     return limit
 
 
-def _default_max_tokens(request: Request, plan: EncodingPlan) -> int:
+def _default_max_tokens(plan: EncodingPlan) -> int:
     """Return the `max_tokens` for a request without a limit, as high as the model generation allows."""
-    return 32_000 if model_version(plan.target.model or request.model or "")[1] >= (4, 0) else DEFAULT_MAX_TOKENS
+    limit = 32_000 if model_version(plan.target.model or "")[1] >= (4, 0) else DEFAULT_MAX_TOKENS
+    return min(plan.model_info.output or limit, limit)
 
 
 def encode_sampling(request: Request, shape: dict[str, Any], plan: EncodingPlan) -> None:
@@ -118,15 +127,34 @@ def encode_sampling(request: Request, shape: dict[str, Any], plan: EncodingPlan)
         return
     if sampling.stop is not None:
         shape["stop_sequences"] = _encode_stop_sequences(sampling.stop, plan)
-    for name in ("temperature", "top_p", "top_k"):
-        if (value := getattr(sampling, name)) is not None:
-            if plan.same_protocol or plan.target.version == SAMPLING_VERSION:
-                shape[name] = value
-            else:
-                plan.report.dropped(("sampling",), name, "the current API version has no sampling parameters")
+    values = {name: value for name in _SAMPLING_FIELDS if (value := getattr(sampling, name)) is not None}
+    shape |= values if plan.same_protocol else _accepted_sampling(values, plan)
     for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
         if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
             plan.report.dropped(("sampling",), name)
+
+
+def _accepted_sampling(values: dict[str, Any], plan: EncodingPlan) -> dict[str, Any]:
+    """Return those of another protocol's sampling parameters that the API version and the model accept."""
+    report, path = plan.report, ("sampling",)
+    if plan.target.version != SAMPLING_VERSION:
+        _drop_sampling(values, "the current API version has no sampling parameters", plan)
+    elif plan.model_info.sampling is False:
+        _drop_sampling(values, "the model has no sampling parameters", plan)
+    if values.get("temperature", 0) > 1:
+        report.approximated(path, "temperature", "the target's temperature is at most 1")
+        values["temperature"] = 1
+    if values.keys() >= {"temperature", "top_p"} and refuses_temperature_with_top_p(plan.target.model or ""):
+        report.dropped(path, "top_p", "the model accepts temperature or top_p, not both")
+        del values["top_p"]
+    return values
+
+
+def _drop_sampling(values: dict[str, Any], reason: str, plan: EncodingPlan) -> None:
+    """Remove all sampling parameters, and report them."""
+    for name in values:
+        plan.report.dropped(("sampling",), name, reason)
+    values.clear()
 
 
 def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[str]:
@@ -147,9 +175,8 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan)
         shape["thinking"], settings.effort = _encode_thinking(
             thinking, request, shape.get("messages", []), plan, forced=_has_forced_choice(shape)
         )
-        if not plan.same_protocol and shape.get("temperature", 1) != 1 and _is_thinking(shape["thinking"]):
-            del shape["temperature"]
-            plan.report.dropped(("sampling",), "temperature", "the target does not accept it with thinking enabled")
+        if not plan.same_protocol and _is_thinking(shape["thinking"]):
+            _drop_sampling_while_thinking(shape, plan)
     if output is not None and output.kind == "json_schema" and output.schema is not None:
         settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
     if not plan.same_protocol and output is not None:
@@ -169,6 +196,18 @@ def _is_thinking(shape: Any) -> bool:
     return isinstance(shape, ThinkingShape) and shape.type != "disabled"
 
 
+def _drop_sampling_while_thinking(shape: dict[str, Any], plan: EncodingPlan) -> None:
+    """Remove the sampling parameters that the provider rejects while the model thinks."""
+    is_rejected = {
+        "temperature": shape.get("temperature", 1) != 1,
+        "top_p": shape.get("top_p", 1) < _MIN_THINKING_TOP_P,
+        "top_k": "top_k" in shape,
+    }
+    for name in (name for name, rejected in is_rejected.items() if rejected):
+        del shape[name]
+        plan.report.dropped(("sampling",), name, "the target does not accept it with thinking enabled")
+
+
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
     """Return the output schema; another protocol's is reduced to the keywords that Anthropic supports."""
     return schema if plan.same_protocol else fit_and_report(schema, OUTPUT_SCHEMA, plan.report, ("output",), "schema")
@@ -178,12 +217,15 @@ def _encode_thinking(
     thinking: Thinking, request: Request, messages: list[Any], plan: EncodingPlan, *, forced: bool
 ) -> tuple[Any, Any]:
     """Return `thinking` and `output_config.effort`, each UNSET if it is not to be sent."""
+    if plan.model_info.thinking == "never" and not plan.same_protocol:
+        report_unsent_thinking(thinking, plan, NO_THINKING)
+        return UNSET, UNSET
     effort: Any = none_to_unset(thinking.effort)
     enabled = thinking.enabled
     # Models differ in the settings they accept, so those of Anthropic clients are adapted to another model, too.
     unchanged = plan.same_protocol and plan.target.model in (None, request.model)
     if not unchanged:
-        effort, enabled = _encode_effort(thinking, request, plan)
+        effort, enabled = _encode_effort(thinking, plan)
     if plan.same_protocol:
         enabled = thinking.enabled
     elif enabled and thinking.enabled is None and thinking.budget_tokens is None and lacks_thinking(messages):
@@ -229,7 +271,7 @@ def _encode_display(thinking: Thinking, kind: str, plan: EncodingPlan) -> Any:
     return _THINKING_DISPLAY[thinking.visibility]
 
 
-def _encode_effort(thinking: Thinking, request: Request, plan: EncodingPlan) -> tuple[Any, bool | None]:
+def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> tuple[Any, bool | None]:
     """Return the effort that the target model supports, and whether to enable thinking (None: unchanged).
 
     In other protocols an effort alone enables thinking; Anthropic needs `thinking` as well.
@@ -243,16 +285,16 @@ def _encode_effort(thinking: Thinking, request: Request, plan: EncodingPlan) -> 
         nearest = "low" if effort == "minimal" else "high"
         report.approximated(("thinking",), "effort", f"{effort} sent as {nearest}")
         effort = nearest
-    levels = supported_efforts(model_version(plan.target.model or request.model or ""))
+    levels = plan.model_info.efforts
     enabled = thinking.enabled is not False
-    if levels == "":
+    if levels == ():
         reason = "the model has no effort setting"
         if enabled:
             report.approximated(("thinking",), "effort", f"{reason}; only a thinking budget is sent")
         else:
             report.dropped(("thinking",), "effort", reason)
         return UNSET, enabled
-    if levels is not None and effort not in levels.split(", "):
+    if levels is not None and effort not in levels:
         report.approximated(("thinking",), "effort", f"the model does not support {effort}; sent as high")
         effort = "high"
     return effort, enabled
@@ -263,15 +305,15 @@ def _encode_budget(
 ) -> tuple[str | None, int | None]:
     """Return the thinking type and budget for the target model; the type is None if it must not think.
 
-    Models before 4.6 need a budget of at least 1024 and below `max_tokens`; models from 4.7 on accept none. A budget
-    excludes a forced tool call, and the call takes precedence.
+    A model that does not choose its own budget needs one of at least 1024 and below `max_tokens`; newer models accept
+    none. A budget excludes a forced tool call, and the call takes precedence.
     """
-    generation = model_version(plan.target.model or request.model or "")[1]
-    limit = (request.sampling and request.sampling.max_tokens) or _default_max_tokens(request, plan)
-    budget = thinking.budget_tokens
-    if budget is None and not (0, 0) < generation < (4, 6):
+    info, budget = plan.model_info, thinking.budget_tokens
+    limit = (request.sampling and request.sampling.max_tokens) or _default_max_tokens(plan)
+    limit = min(limit, info.output or limit)
+    if budget is None and info.adaptive is not False:
         return "adaptive", None
-    if generation >= (4, 7):
+    if info.budget == ():
         plan.report.approximated(("thinking",), "budget_tokens", "the model chooses its own thinking budget")
         return "adaptive", None
     if forced:

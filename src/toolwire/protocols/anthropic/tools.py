@@ -52,6 +52,7 @@ from toolwire.codec.encoding.tools import (
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.models.claude import refuses_forced_choice, refuses_strict
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
     DecodedToolsMemo,
@@ -65,7 +66,7 @@ from toolwire.codec.wire.extras import (
 )
 from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
 from toolwire.protocols.anthropic.computer import SINGLE_TOOL, decode_computer
-from toolwire.protocols.anthropic.fields import STRICT_SCHEMA, refuses_forced_choice, refuses_strict
+from toolwire.protocols.anthropic.fields import STRICT_SCHEMA
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
 
 MCP_BETA_HEADER = ("anthropic-beta", "mcp-client-2025-11-20")
@@ -499,11 +500,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
             plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
         return UNSET
     mode = choice.mode
-    if (
-        not plan.same_protocol
-        and mode in ("required", "named")
-        and refuses_forced_choice(plan.target.model or request.model or "")
-    ):
+    if not plan.same_protocol and mode in ("required", "named") and refuses_forced_choice(plan.target.model or ""):
         reason = "the model does not support a forced tool choice; sent as auto"
         plan.report.approximated(("tool_choice",), "mode", reason)
         mode = "auto"

@@ -18,11 +18,12 @@ from toolwire.canonical.request import Continuation, Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import leading_system_count
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
+from toolwire.codec.models.gemini import gemini_info
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, track_extras, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
@@ -263,8 +264,9 @@ def _decode_continuation(shape: Any, field_case: FieldCase, location: str) -> Co
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request with its URL path; report as losses what Gemini cannot express."""
     same_protocol = request.origin == FAMILY
-    model = request.model if target.model is None else target.model
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=same_protocol)
+    target = resolve_target(target, request, gemini_info)
+    model = target.model
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=same_protocol)
     plan.tools = NamePlan(ID_AND_NAME_RULES.names, freeform=False)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     # Gemini requires one content, so a request of system text alone sends it as a user turn.

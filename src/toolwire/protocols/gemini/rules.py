@@ -1,8 +1,8 @@
 """Rules of the Gemini API for requests, with its own error messages where they are known."""
 
-import re
 from typing import NamedTuple
 
+from toolwire.codec.models.gemini import signs_calls
 from toolwire.codec.validation import (
     Finding,
     Findings,
@@ -34,7 +34,6 @@ _ROLES = ("user", "model", "function", "")
 _REQUEST_WITH_SINGLE_CONTENT = (REQUEST_FIELDS[0]._replace(types=("array", "object")), *REQUEST_FIELDS[1:])
 
 # Gemini 3 and later require signed calls.
-_SIGNING_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNSIGNED_MESSAGE = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
     "and missing thought_signature may lead to degraded model performance. Additional data, function call "
@@ -140,7 +139,7 @@ def _check_turns(request: _Request) -> Findings:
 
 def _check_signatures(request: _Request) -> Findings:
     """Check that the first call of each step since the last user text is signed."""
-    if not _SIGNING_MODELS.search(request.model):
+    if not signs_calls(request.model):
         return
     last_user_text = max(
         (number for number, (_, content) in enumerate(request.contents) if _is_user_text(content)), default=-1

@@ -11,8 +11,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import (
+    NO_THINKING,
+    fit_output_limit,
+    report_thinking_visibility,
+    report_unsent_thinking,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.models.gemini import lacks_json_schema
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.rewriter import fit_and_report, fit_schema
 from toolwire.codec.validation import word_set
@@ -22,8 +28,6 @@ from toolwire.protocols.gemini.field_case import FieldCase, make_extra
 from toolwire.protocols.gemini.wire import FAMILY, ThinkingShape
 from toolwire.protocols.vendors.google.request import JSON_SCHEMA, OPENAPI
 
-# Models before 2.5 take OpenAPI schemas only: https://github.com/envoyproxy/ai-gateway/pull/1512.
-_OPENAPI_MODELS = re.compile(r"gemini-(?:1\.|2\.0)")
 _JSON_SCHEMA = Dialect(name="json-schema", unsupported_keywords=word_set("nullable"))
 
 
@@ -40,7 +44,7 @@ def decode_schema(schema: Raw, name: str) -> tuple[Raw, dict[str, Any]]:
 
 def schema_dialect(plan: EncodingPlan) -> Dialect:
     """Return the schema dialect of the target model."""
-    return OPENAPI if _OPENAPI_MODELS.search(plan.target.model or "") else JSON_SCHEMA
+    return OPENAPI if lacks_json_schema(plan.target.model or "") else JSON_SCHEMA
 
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
@@ -57,10 +61,6 @@ _OUTPUT_FIELDS = ("response_mime_type", "response_schema", "response_json_schema
 _NO_MIME = "gemini:absent:mime"
 _MIME_FORM = "gemini:mime:"
 _BUDGET_FORM = "gemini:budget:"
-
-# Models that take thinking budgets, and models that take thinking levels.
-_BUDGET_MODELS = re.compile(r"gemini-(1|2)(\D|$)")
-_LEVEL_MODELS = re.compile(r"gemini-([3-9]|\d\d)")
 
 _SAMPLING_FIELDS = {
     "max_tokens": "max_output_tokens",
@@ -254,6 +254,8 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < 1:
         plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
         out["max_output_tokens"] = 1
+    elif sampling.max_tokens is not None:
+        out["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
     if sampling.stop is not None:
@@ -269,6 +271,9 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -
         return
     if plan.same_protocol:
         out["thinking_config"] = _encode_same_protocol_thinking(thinking)
+        return
+    if plan.model_info.thinking == "never":
+        report_unsent_thinking(thinking, plan, NO_THINKING)
         return
     shape = _encode_foreign_thinking(thinking, plan)
     is_enabled = thinking.enabled is not False and thinking.effort != "none"
@@ -298,15 +303,10 @@ def _encode_same_protocol_thinking(thinking: Thinking) -> ThinkingShape:
 
 def _encode_foreign_thinking(thinking: Thinking, plan: EncodingPlan) -> ThinkingShape:
     """Encode another protocol's thinking settings as a level or budget that the target model takes."""
-    model = plan.target.model or ""
     effort, path = thinking.effort, ("thinking",)
     if thinking.enabled is False or effort == "none":
-        if _LEVEL_MODELS.search(model):
-            field = "effort" if effort == "none" else "enabled"
-            plan.report.approximated(path, field, "the model always thinks; sent as low")
-            return ThinkingShape(thinking_level="LOW")
-        return ThinkingShape(thinking_budget=0)
-    if effort is not None and not _BUDGET_MODELS.search(model):
+        return _disable_thinking(thinking, plan)
+    if effort is not None and plan.model_info.efforts != ():
         if thinking.budget_tokens is not None:
             plan.report.dropped(path, "budget_tokens", "the target takes a thinking level or a budget, not both")
         level = _NEAREST_LEVELS.get(effort, effort)
@@ -318,12 +318,34 @@ def _encode_foreign_thinking(thinking: Thinking, plan: EncodingPlan) -> Thinking
     if thinking.budget_tokens is not None:
         if effort is not None:
             plan.report.dropped(path, "effort", "the model takes a token budget only")
-        return ThinkingShape(thinking_budget=thinking.budget_tokens)
+        return ThinkingShape(thinking_budget=_fit_budget(thinking.budget_tokens, plan))
     if effort is not None:
         budget = _BUDGETS.get(effort, _BUDGETS["high"])
         plan.report.approximated(path, "effort", f"the model takes a token budget; {effort} sent as {budget} tokens")
         return ThinkingShape(thinking_budget=budget)
     return ThinkingShape(thinking_budget=-1) if thinking.enabled else ThinkingShape()
+
+
+def _disable_thinking(thinking: Thinking, plan: EncodingPlan) -> ThinkingShape:
+    """Encode disabled thinking; a model that always thinks gets its lowest level or budget."""
+    info = plan.model_info
+    if info.thinking != "always":
+        return ThinkingShape(thinking_budget=0)
+    field = "effort" if thinking.effort == "none" else "enabled"
+    if info.budget:
+        plan.report.approximated(("thinking",), field, f"the model always thinks; sent as {info.budget[0]} tokens")
+        return ThinkingShape(thinking_budget=info.budget[0])
+    plan.report.approximated(("thinking",), field, "the model always thinks; sent as low")
+    return ThinkingShape(thinking_level="LOW")
+
+
+def _fit_budget(budget: int, plan: EncodingPlan) -> int:
+    """Return the budget within the range of the model, if that is known."""
+    limits = plan.model_info.budget
+    valid = min(max(budget, limits[0]), limits[-1]) if limits else budget
+    if valid != budget:
+        plan.report.approximated(("thinking",), "budget_tokens", f"outside the range of the model; sent as {valid}")
+    return valid
 
 
 def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:

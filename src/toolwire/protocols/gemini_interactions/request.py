@@ -12,11 +12,12 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.plan import IdAndNameRules
+from toolwire.codec.encoding.plan import IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules, report_tool_change
 from toolwire.codec.encoding.turns import assemble, leading_system_count, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.models.gemini import gemini_info
 from toolwire.codec.wire.extras import (
     collect_extras,
     merge_extras,
@@ -195,7 +196,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     plan = StepPlan(
         ID_AND_NAME_RULES,
         LossReport(),
-        target,
+        resolve_target(target, request, gemini_info),
         same_protocol=request.origin == FAMILY,
         from_gemini=request.origin in GOOGLE_PROTOCOLS,
     )
@@ -203,7 +204,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if request.origin == GEMINI:
         request, plan.map_location = take_map_location(request)
     body: dict[str, Any] = {}
-    if (model := request.model if target.model is None else target.model) is not None:
+    if (model := plan.target.model) is not None:
         body["agent" if _AGENT_NAME in request.wire_form and target.model is None else "model"] = model
     tools = encode_tools(request, plan)
     _encode_conversation(request, body, plan)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import fit_output_limit, report_thinking_visibility
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import (
@@ -153,10 +153,11 @@ def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan
     if sampling is None:
         return
     if sampling.max_tokens is not None:
-        config["max_output_tokens"] = sampling.max_tokens
         if not plan.same_protocol and sampling.max_tokens < 1:
             plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
             config["max_output_tokens"] = 1
+        else:
+            config["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
             config[name] = value

@@ -16,11 +16,12 @@ from toolwire.canonical.tools import Thinking, ToolChoice
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
+from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.wire.extras import merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import Reader, describe_json, escape_pointer
 from toolwire.protocols.openai_chat.hosts import (
@@ -261,9 +262,10 @@ def _null_forms(shape: RequestShape) -> tuple[str, ...]:
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request for a Chat server."""
     same_protocol = request.origin == FAMILY
-    model = request.model if target.model is None else target.model
+    target = resolve_target(target, request, gpt_info)
+    model = target.model
     rules = ID_AND_NAME_RULES if same_protocol or target.host.freeform_tools else _FUNCTION_RULES
-    plan = EncodingPlan(rules, LossReport(), replace(target, model=model), same_protocol=same_protocol)
+    plan = EncodingPlan(rules, LossReport(), target, same_protocol=same_protocol)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
     tools, functions = encode_tools(request, plan)
     messages = _encode_messages(request, plan)

@@ -17,6 +17,7 @@ from toolwire.canonical.content import Message, Part, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, WireNames, with_source_positions
+from toolwire.codec.models import gpt
 from toolwire.codec.validation import (
     Finding,
     Findings,
@@ -36,19 +37,6 @@ _finding = ERROR_WORDING.finding
 
 # Rules that compatible servers enforce, too.
 _UNIVERSAL_RULES = word_set("body messages-empty calls-unanswered tool-message-orphan")
-
-# Models known to reject a parameter; for an unknown name no model rule applies.
-_REASONING_MODELS = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
-_FIRST_REASONING_MODELS = re.compile(r"(o1|o3|o4|gpt-5)(-mini|-nano|-pro)?(-20\d\d.*)?$")
-_MODELS_WITHOUT_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$")
-_MODELS_WITHOUT_TOOLS_AT_EFFORT = re.compile(r"gpt-(5\.[456]|6)")
-_EFFORTS = {
-    re.compile(r"(o1|o3|o3-mini|o4-mini)(-20\d\d.*)?$"): ("low", "medium", "high"),
-    re.compile(r"(gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$"): ("minimal", "low", "medium", "high"),
-}
-_MODELS_WITHOUT_EFFORT = re.compile(r"gpt-4|gpt-3")
-_MODELS_WITHOUT_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|search|realtime))")
-_MODELS_WITHOUT_SYSTEM = re.compile(r"o1-(mini|preview)")
 
 
 def check_request(
@@ -173,16 +161,16 @@ def _check_json_mode(body: JsonObject, model: str) -> Findings:
 def _check_model_settings(body: JsonObject, model: str) -> Findings:
     """Check sampling and limits against the model."""
     unsupported = "Unsupported parameter: '{at}' is not supported with this model."
-    if body.get("max_tokens") is not None and _REASONING_MODELS.match(model):
+    if body.get("max_tokens") is not None and gpt.refuses_max_tokens(model):
         yield _finding("max-tokens-model", ("max_tokens",), f"{unsupported} Use 'max_completion_tokens' instead.")
     for name in ("temperature", "top_p"):
         value = number_of(body.get(name))
-        if value not in (None, 1) and _FIRST_REASONING_MODELS.match(model):
+        if value not in (None, 1) and gpt.gpt_info(model).sampling is False:
             message = f"Unsupported value: '{name}' does not support that value with this model. "
             yield _finding("sampling-model", (name,), f"{message}Only the default (1) value is supported.")
-    if body.get("stop") is not None and _MODELS_WITHOUT_STOP.match(model):
+    if body.get("stop") is not None and gpt.refuses_stop(model):
         yield _finding("stop-model", ("stop",), unsupported)
-    if body.get("web_search_options") is not None and _MODELS_WITHOUT_AUDIO_OR_SEARCH.match(model):
+    if body.get("web_search_options") is not None and gpt.refuses_audio_and_search(model):
         message = "Web search options not supported with this model."
         yield _finding("web-search-model", ("web_search_options",), message)
 
@@ -190,15 +178,13 @@ def _check_model_settings(body: JsonObject, model: str) -> Findings:
 def _check_model_effort(body: JsonObject, model: str) -> Findings:
     """Check `reasoning_effort` against the model and the tools."""
     effort, at = body.get("reasoning_effort"), ("reasoning_effort",)
-    if effort is not None and _MODELS_WITHOUT_EFFORT.match(model):
+    supported = gpt.gpt_info(model).efforts
+    if effort is not None and supported == ():
         yield _finding("effort-model", at, "Unrecognized request argument supplied: reasoning_effort")
-    for models, supported in _EFFORTS.items():
-        if effort is not None and effort not in supported and models.match(model):
-            message = f"Unsupported value: 'reasoning_effort' does not support '{text_of(effort)}' with this model. "
-            yield _finding(
-                "effort-model", at, f"{message}Supported values are: {ERROR_WORDING.join_choices(supported)}."
-            )
-    if body.get("tools") and effort != "none" and _MODELS_WITHOUT_TOOLS_AT_EFFORT.match(model):
+    elif effort is not None and supported is not None and effort not in supported:
+        message = f"Unsupported value: 'reasoning_effort' does not support '{text_of(effort)}' with this model. "
+        yield _finding("effort-model", at, f"{message}Supported values are: {ERROR_WORDING.join_choices(supported)}.")
+    if body.get("tools") and effort != "none" and gpt.refuses_tools_at_effort(model):
         message = f"Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
         message += "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
         # Models that reason by default also reject the absent field; which ones do is unknown.
@@ -209,11 +195,11 @@ def _check_model_messages(body: JsonObject, model: str) -> Findings:
     """Check roles and content types against the model."""
     for path, message in object_items(body.get("messages"), ("messages",)):
         role = message.get("role")
-        if role in ("system", "developer") and _MODELS_WITHOUT_SYSTEM.match(model):
+        if role in ("system", "developer") and gpt.refuses_system_messages(model):
             text = f"Unsupported value: '{{at}}' does not support '{role}' with this model."
             yield _finding("role-model", (*path, "role"), text)
         audio = [part for _, part in object_items(message.get("content"), ()) if part.get("type") == "input_audio"]
-        if audio and _MODELS_WITHOUT_AUDIO_OR_SEARCH.match(model):
+        if audio and gpt.refuses_audio_and_search(model):
             text = "Invalid '{at}'. Content blocks are expected to be either text or image_url type."
             yield _finding("audio-model", path, text)
 

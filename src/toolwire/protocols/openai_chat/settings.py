@@ -1,6 +1,5 @@
 """Decode and encode generation settings: sampling, reasoning effort and output format."""
 
-import re
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -8,20 +7,28 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import NO_THINKING_VISIBILITY, report_unsent_thinking
+from toolwire.codec.encoding.fallbacks import (
+    NO_THINKING,
+    NO_THINKING_VISIBILITY,
+    fit_output_limit,
+    report_unsent_thinking,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.models.gpt import refuses_tools_at_effort
 from toolwire.codec.wire.extras import mark_extras_seen, merge_extras, none_to_unset, unset_to_none
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
-from toolwire.protocols.vendors.openai import encode_output_schema
+from toolwire.protocols.vendors.openai import (
+    EFFORTS,
+    encode_output_schema,
+    fit_effort,
+    remove_unsupported_sampling,
+)
 
 MAX_TOKENS_ALIAS = "openai-chat:name:max_tokens=max_tokens"
 SINGLE_STOP = "openai-chat:stop:string"
 MIN_TOKENS = 1
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-# OpenAI's error: "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
-_NO_TOOLS_WHILE_THINKING = re.compile(r"gpt-(5\.[456]|6)")
 _MAX_STOPS = 4
 _NO_JSON_SCHEMA = "openai-chat:absent:json_schema"
 _FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
@@ -121,6 +128,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             plan.report.dropped(("sampling",), "top_k")
         else:
             body[name] = value
+    remove_unsupported_sampling(body, plan)
     if sampling.top_logprobs is not None and not plan.same_protocol:
         if sampling.logprobs is False:
             del body["top_logprobs"]
@@ -134,6 +142,7 @@ def _encode_limit(sampling: Sampling, limit: int, body: dict[str, Any], plan: En
     if limit < MIN_TOKENS and not plan.same_protocol:
         plan.report.approximated(("sampling",), "max_tokens", f"the target requires at least {MIN_TOKENS}")
         limit = MIN_TOKENS
+    limit = fit_output_limit(limit, plan)
     name = "max_completion_tokens" if plan.same_protocol else plan.target.host.output_limit_field
     body["max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else name] = limit
 
@@ -150,12 +159,14 @@ def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[st
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
     """Write `reasoning_effort` into `body`."""
     thinking = request.thinking
-    if not plan.same_protocol and not plan.target.host.reasoning_effort:
+    can_think = plan.model_info.thinking != "never"
+    if not plan.same_protocol and not (can_think and plan.target.host.reasoning_effort):
         if thinking is not None:
-            report_unsent_thinking(thinking, plan, "the host may reject an effort; its model decides how to think")
+            reason = "the host may reject an effort; its model decides how to think" if can_think else NO_THINKING
+            report_unsent_thinking(thinking, plan, reason)
         return
     if thinking is not None:
-        effort = thinking.effort if plan.same_protocol else _encode_effort(thinking, plan)
+        effort = thinking.effort if plan.same_protocol else fit_effort(_encode_effort(thinking, plan), thinking, plan)
         if effort is not None:
             body["reasoning_effort"] = effort
     if "tools" in body and not plan.same_protocol:
@@ -165,7 +176,7 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Set the effort to `none` for models that reject tools while reasoning, which is their default."""
     effort = body.get("reasoning_effort")
-    if effort == "none" or not _NO_TOOLS_WHILE_THINKING.match(plan.target.model or ""):
+    if effort == "none" or not refuses_tools_at_effort(plan.target.model or ""):
         return
     body["reasoning_effort"] = "none"
     if effort is None:

@@ -16,11 +16,12 @@ from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.plan import IdAndNameRules
+from toolwire.codec.encoding.plan import IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport, has_extras
+from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.token_count import TokenCountApi, select_fields
 from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, escape_pointer
@@ -303,11 +304,12 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request body and report losses."""
+    target = resolve_target(target, request, gpt_info)
     plan = ItemPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     body: dict[str, Any] = {}
-    if (model := target.model or request.model) is not None:
-        body["model"] = model
+    if target.model is not None:
+        body["model"] = target.model
     tools = encode_tools(request, plan)
     _encode_system(request, body, plan)
     _encode_input(request, body, plan)

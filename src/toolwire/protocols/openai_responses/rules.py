@@ -1,10 +1,10 @@
 """Rules of OpenAI's server for complete requests of the Responses API, with its messages where known."""
 
-import re
 from typing import NamedTuple
 
 import msgspec
 
+from toolwire.codec.models import gpt
 from toolwire.codec.validation import (
     Finding,
     Findings,
@@ -75,15 +75,6 @@ _OUTPUTS = frozenset(_OUTPUT_KINDS.values())
 _CLIENT_ITEMS = {*_OUTPUTS, *word_set("mcp_approval_response additional_tools configuration_update compaction_trigger")}
 _NAMED_CHOICES = word_set("function custom mcp")
 _FOREIGN_CHOICES = word_set("any tool allowed_function")
-
-# Models known to reject these fields; requests for unknown models pass.
-_MODELS_WITHOUT_SAMPLING = re.compile(r"(o1|o3|o4-mini|gpt-5)(-mini|-nano|-pro)?(-20\d\d.*)?$")
-_MODELS_WITHOUT_EFFORT = re.compile(r"gpt-4|gpt-3")
-_EFFORTS = {
-    re.compile(r"(o1|o3|o3-mini|o4-mini)(-20\d\d.*)?$"): ("low", "medium", "high"),
-    re.compile(r"(gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$"): ("minimal", "low", "medium", "high"),
-}
-_MODELS_WITHOUT_TOOL_SEARCH = re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt-5\.[123](-|$)")
 
 
 class _Request(NamedTuple):
@@ -246,7 +237,7 @@ def _check_tools(request: _Request) -> Findings:
         if key[1] and key in seen:
             yield _finding("tool-name-duplicate", path, f"Tool '{key[1]}' is declared twice.", "warning")
         seen.add(key)
-        if key[0] == "tool_search" and _MODELS_WITHOUT_TOOL_SEARCH.match(request.model):
+        if key[0] == "tool_search" and gpt.lacks_tool_search(request.model):
             message = f"Hosted tool 'tool_search' is not supported with {request.model}."
             yield _finding("tool-model", path, message)
 
@@ -311,18 +302,17 @@ def _check_json_mode(request: _Request) -> Findings:
 
 def _check_model(request: _Request) -> Findings:
     """Check settings that the model rejects."""
-    body, effort = request.body, value_at(request.body, "reasoning", "effort")
+    body, effort, model = request.body, value_at(request.body, "reasoning", "effort"), gpt.gpt_info(request.model)
     unsupported = "Unsupported parameter: '{at}' is not supported with this model."
     for name in ("temperature", "top_p"):
-        if number_of(body.get(name)) not in (None, 1) and _MODELS_WITHOUT_SAMPLING.match(request.model):
+        if number_of(body.get(name)) not in (None, 1) and model.sampling is False:
             yield _finding("sampling-model", (name,), unsupported)
-    if effort is not None and _MODELS_WITHOUT_EFFORT.match(request.model):
+    if effort is not None and model.efforts == ():
         yield _finding("effort-model", ("reasoning", "effort"), unsupported)
-    for models, efforts in _EFFORTS.items():
-        if effort is not None and effort not in efforts and models.match(request.model):
-            message = f"Unsupported value: '{text_of(effort)}' is not supported with the '{request.model}' model. "
-            message += f"Supported values are: {ERROR_WORDING.join_choices(efforts)}."
-            yield _finding("effort-model", ("reasoning", "effort"), message)
+    elif effort is not None and model.efforts is not None and effort not in model.efforts:
+        message = f"Unsupported value: '{text_of(effort)}' is not supported with the '{request.model}' model. "
+        message += f"Supported values are: {ERROR_WORDING.join_choices(model.efforts)}."
+        yield _finding("effort-model", ("reasoning", "effort"), message)
 
 
 _RULES = (

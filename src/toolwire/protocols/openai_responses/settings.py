@@ -8,7 +8,12 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import NativeTool, OutputFormat, Sampling, Thinking, ToolChoice, ToolRef
-from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import (
+    NO_THINKING,
+    fit_output_limit,
+    report_thinking_visibility,
+    report_unsent_thinking,
+)
 from toolwire.codec.encoding.hosted_tools import chosen_native_tool, has_native
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_validated_choice
@@ -34,9 +39,13 @@ from toolwire.protocols.openai_responses.wire import (
     TextShape,
     ToolReferenceShape,
 )
-from toolwire.protocols.vendors.openai import encode_output_schema
+from toolwire.protocols.vendors.openai import (
+    EFFORTS,
+    encode_output_schema,
+    fit_effort,
+    remove_unsupported_sampling,
+)
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 MIN_TOKENS = 16
 LOGPROBS = "message.output_text.logprobs"
 
@@ -159,6 +168,9 @@ def encode_thinking(thinking: Thinking | None, path: SourcePath, plan: EncodingP
     """Encode the `reasoning` settings; UNSET without any."""
     if thinking is None:
         return UNSET
+    if plan.model_info.thinking == "never" and not plan.same_protocol:
+        report_unsent_thinking(thinking, plan, NO_THINKING, path)
+        return UNSET
     shape = ReasoningShape(effort=none_to_unset(thinking.effort))
     if thinking.visibility in ("summary", "full"):
         extras = (thinking.extras or {}).get(FAMILY, {})
@@ -181,6 +193,7 @@ def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: So
         plan.report.approximated(path, "enabled", "the target's models decide whether to think")
     if thinking.budget_tokens is not None:
         plan.report.dropped(path, "budget_tokens")
+    shape.effort = none_to_unset(fit_effort(unset_to_none(shape.effort), thinking, plan, path))
     report_thinking_visibility(replace(thinking, summary=None), plan.report, path)
 
 
@@ -218,6 +231,9 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < MIN_TOKENS:
         plan.report.approximated(("sampling",), "max_tokens", f"the minimum of the target is {MIN_TOKENS}")
         body["max_output_tokens"] = MIN_TOKENS
+    elif sampling.max_tokens is not None:
+        body["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
+    remove_unsupported_sampling(body, plan)
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]
     for name in ("top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty"):

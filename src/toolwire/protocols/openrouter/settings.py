@@ -12,9 +12,9 @@ from toolwire.canonical.tools import CacheMark, FunctionTool, Thinking
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.wire.extras import mark_extras_seen
 from toolwire.codec.wire.reader import decode_json
-from toolwire.protocols.openai_chat.settings import EFFORTS
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.content import represented_tokens
+from toolwire.protocols.vendors.openai import EFFORTS
 
 REASONING_FIELD = "reasoning"
 CACHE_FIELD = "cache_control"

@@ -1,6 +1,7 @@
 """Code shared by OpenAI's two protocols, Chat Completions and Responses.
 
-It holds the wording of their validation errors, error codes, strict schemas, log probabilities and model lists.
+It holds the wording of their validation errors, error codes, strict schemas, log probabilities, settings
+that depend on the model, and model lists.
 """
 
 import hashlib
@@ -13,8 +14,9 @@ from msgspec import Raw, Struct
 
 from toolwire.canonical.content import Media
 from toolwire.canonical.errors import ApiError, ErrorKind
-from toolwire.canonical.tools import OutputFormat
+from toolwire.canonical.tools import OutputFormat, Thinking
 from toolwire.codec.encoding.hosted_tools import parse_json
+from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.interface import LogprobsLayout, SharedExtra, TokenLogprobs
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.schema.dialect import Dialect
@@ -24,6 +26,9 @@ from toolwire.codec.validation import ErrorWording, Findings, JsonPath, strict_v
 from toolwire.codec.wire.reader import JSON_ERRORS
 
 _encode_json = msgspec.json.Encoder().encode
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Effort levels of all models, ascending."""
 
 SHARED_FAMILY = "openai"
 """The extras family of fields that both protocols spell the same way."""
@@ -404,6 +409,30 @@ def encode_output_schema(output: OutputFormat, report: LossReport, path: SourceP
         problem = fitted.rejection or f"{fitted.changes[0].path or 'the schema'}: {fitted.changes[0].reason}"
         report.approximated(path, "held", f"the target cannot enforce this schema: {problem}")
     return schema, strict
+
+
+def fit_effort(
+    effort: str | None, thinking: Thinking, plan: EncodingPlan, path: SourcePath = ("thinking",)
+) -> str | None:
+    """Return the model's effort level closest to this one, which the `thinking` settings led to."""
+    levels = plan.model_info.efforts
+    if effort is None or not levels or effort in levels:
+        return effort
+    fields = [name for name in ("effort", "enabled", "budget_tokens") if getattr(thinking, name) is not None]
+    ranks = {level: rank for rank, level in enumerate(EFFORTS)}
+    nearest = min(levels, key=lambda level: abs(ranks.get(level, len(ranks)) - ranks[effort]))
+    plan.report.approximated(path, fields[0], f"the model does not support {effort}; sent as {nearest}")
+    return nearest
+
+
+def remove_unsupported_sampling(body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Remove sampling parameters of another protocol that the model rejects: all but the default of 1."""
+    if plan.same_protocol or plan.model_info.sampling is not False:
+        return
+    for name in ("temperature", "top_p"):
+        if body.get(name, 1) != 1:
+            del body[name]
+            plan.report.dropped(("sampling",), name, "the model has no sampling parameters")
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:

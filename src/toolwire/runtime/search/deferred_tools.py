@@ -9,7 +9,6 @@
 """
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
+from toolwire.codec.models import claude, gpt
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.search.index import PATTERN_LIMIT, QUERY_LIMIT, IndexedTool, SearchError, ToolIndex
 from toolwire.runtime.tool import (
@@ -46,16 +46,13 @@ _NATIVE_SEARCHES = {
     ),
 }
 # Models with unknown names are assumed to support it.
-_MODELS_WITHOUT_SEARCH = {
-    "anthropic": re.compile(r"claude-([23]|instant|(opus|sonnet)-4(-[01](-|$)|-20|$))"),
-    "openai-responses": re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt-5\.[123](-|$)"),
-}
+_LACKS_SEARCH = {"anthropic": claude.lacks_tool_search, "openai-responses": gpt.lacks_tool_search}
 
 
 def native_search(protocol: str, model: str) -> NativeTool | None:
     """Return the provider's own tool search for a model; None if there is none."""
     search = _NATIVE_SEARCHES.get(protocol)
-    return None if search is None or _MODELS_WITHOUT_SEARCH[protocol].match(model) else search
+    return None if search is None or _LACKS_SEARCH[protocol](model) else search
 
 
 SEARCH_TOOL_NAME = "find_tools"

@@ -1,14 +1,13 @@
 """Differences between the providers' models: ids, thinking and signatures."""
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 
 from toolwire.canonical.request import Request
+from toolwire.codec.models.gemini import signs_calls
 
 # Gemini 3 and later always think, and sign the first call of each step.
-_SIGNING_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNKNOWN_ISSUER = "openrouter"
 
 
@@ -72,14 +71,9 @@ PROVIDER_TRAITS: dict[str, ProviderTraits] = {
 }
 
 
-def signs_calls(model: str | None) -> bool:
-    """Return whether this Gemini model adds a `thoughtSignature` to its calls."""
-    return _SIGNING_MODELS.search(model or "") is not None
-
-
 def is_thinking_enabled(protocol: str, request: Request) -> bool:
     """Return whether the request enables thinking in this protocol."""
-    if protocol.startswith("gemini") and signs_calls(request.model):
+    if protocol.startswith("gemini") and signs_calls(request.model or ""):
         return True
     thinking = request.thinking
     if thinking is None:
@@ -106,7 +100,7 @@ def signature_issuer(protocol: str, model: str | None) -> str:
 
 def call_id_prefix(protocol: str, model: str | None) -> str | None:
     """Return the prefix of call ids. Gemini models before 3 issue none; OpenRouter passes the upstream's."""
-    if protocol == "gemini" and not signs_calls(model):
+    if protocol == "gemini" and not signs_calls(model or ""):
         return None
     if protocol == "openrouter" and signature_issuer(protocol, model) == "anthropic":
         return "toolu_"

@@ -27,6 +27,7 @@ from toolwire.codec.encoding.computer import (
     encode_arguments,
 )
 from toolwire.codec.encoding.hosted_tools import TOOL_SEARCH
+from toolwire.codec.models.gemini import signs_calls
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.model import Reply, ReplyCall
 from toolwire.upstream.simulator.prompt import is_client_tool_search
@@ -35,7 +36,6 @@ from toolwire.upstream.simulator.provider_traits import (
     call_id_prefix,
     is_thinking_visible,
     signature_issuer,
-    signs_calls,
 )
 from toolwire.upstream.simulator.validation import ProviderRejection, SignatureKey, reasoning_item_id, visible_reasoning
 
@@ -168,7 +168,7 @@ class ResponseBuilder:
         id = None
         if prefix is not None:
             id = self._key.make_call_id(prefix, self._nonce, candidate * 256 + number, after_thinking=after_thinking)
-        has_thinking = after_thinking or signs_calls(self._request.model)
+        has_thinking = after_thinking or signs_calls(self._request.model or "")
         needs_signature = self._traits.signed_part == "call" and number == 0 and has_thinking
         signature = self._key.sign(self._issuer, self._nonce, call.name) if needs_signature else None
         return replace(call, id=id, signature=signature)

@@ -16,8 +16,9 @@ from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signat
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, Route
+from toolwire.codec.models.gemini import signs_calls
 from toolwire.upstream.simulator.prompt import current_turn_start
-from toolwire.upstream.simulator.provider_traits import is_thinking_enabled, signs_calls
+from toolwire.upstream.simulator.provider_traits import is_thinking_enabled
 
 _DEFAULT_KEY = b"toolwire's simulated model: anyone may know this key"
 # The first bytes of each vendor's signatures, which are EqQB..., gAAAA... and CiQB... in base64.
@@ -289,7 +290,7 @@ def _require_reasoning_items(request: Request, key: SignatureKey) -> None:
 
 def _require_signed_calls(request: Request, key: SignatureKey) -> None:
     """Check the signatures of Gemini's calls. A missing one is already rejected by the codec's rules."""
-    if not signs_calls(request.model):
+    if not signs_calls(request.model or ""):
         return
     for message in request.messages[current_turn_start(request.messages) :]:
         if any(not _is_authentic(part, key) for part in message.parts):
@@ -298,7 +299,7 @@ def _require_signed_calls(request: Request, key: SignatureKey) -> None:
 
 def _require_thought_signatures(request: Request, key: SignatureKey) -> None:
     """Check the thought signatures as the Interactions API does."""
-    if not signs_calls(request.model):
+    if not signs_calls(request.model or ""):
         return
     start = current_turn_start(request.messages)
     has_signature = False

@@ -4,7 +4,6 @@ Points are on a grid of 1000 by 1000, whatever the size of the screen. There are
 (`click_at`), which works only in a browser, and that of 3.5 and later (`click`).
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +36,7 @@ from toolwire.canonical.tools import Computer, NativeTool
 from toolwire.codec.encoding.computer import PIXELS_PER_NOTCH, call_arguments, chord_of, key_of, unread_pointers
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.media import Size
+from toolwire.codec.models.gemini import uses_legacy_computer
 from toolwire.codec.validation import JsonObject, object_of, text_of
 from toolwire.codec.wire.reader import escape_pointer
 
@@ -80,7 +80,6 @@ _FUNCTION_KINDS = {
 """Canonical action kind of each function, by dialect."""
 
 _BROWSER_KINDS = ("navigate", "back", "forward")
-_LEGACY_MODELS = re.compile(r"gemini-(?:[12]|3-|3\.[0-4])")
 _SEARCH_PAGE = "https://www.google.com"
 CLEAR_FIELD = (Keys(keys=("Control", "a")), Keys(keys=("Backspace",)))
 ENTER_KEY = Keys(keys=("Enter",))
@@ -99,7 +98,7 @@ def with_computer_tools(request: Request, family: str) -> Request:
     """
     if not any(type(tool) is NativeTool and tool.kind == CURRENT_DIALECT for tool in request.tools or ()):
         return request
-    dialect = LEGACY_DIALECT if _LEGACY_MODELS.search(request.model or "") else CURRENT_DIALECT
+    dialect = LEGACY_DIALECT if uses_legacy_computer(request.model or "") else CURRENT_DIALECT
     tools = [
         replace(tool, computer=_decode_computer(tool, dialect))
         if isinstance(tool, NativeTool) and tool.kind == CURRENT_DIALECT and tool.protocol == family
@@ -132,7 +131,7 @@ def declare_computer(client_computer: Computer, model: str) -> tuple[Computer, s
 
     Return the canonical computer, its environment, and the predefined functions to exclude.
     """
-    dialect = LEGACY_DIALECT if _LEGACY_MODELS.search(model) else CURRENT_DIALECT
+    dialect = LEGACY_DIALECT if uses_legacy_computer(model) else CURRENT_DIALECT
     is_browser = dialect == LEGACY_DIALECT or client_computer.environment == "browser"
     environment: Any = "browser" if is_browser else "desktop"
     target_computer = Computer(

@@ -1,0 +1,80 @@
+"""Facts about OpenAI's models, by name. For an unknown name no fact is known, and no rule applies."""
+
+import re
+from functools import lru_cache
+
+from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
+
+_DATE = r"(-20\d\d.*)?$"
+_WITHOUT_EFFORT = re.compile(r"gpt-4|gpt-3")
+_EFFORTS = {
+    re.compile(r"(o1|o3|o3-mini|o4-mini)" + _DATE): ("low", "medium", "high"),
+    re.compile(r"(gpt-5|gpt-5-mini|gpt-5-nano)" + _DATE): ("minimal", "low", "medium", "high"),
+}
+_WITHOUT_SAMPLING = re.compile(r"(o1|o3|o4|gpt-5)(-mini|-nano|-pro)?" + _DATE)
+# Greatest output limits; a larger one is refused: `max_tokens is too large: 32000`.
+_OUTPUT_LIMITS = {
+    re.compile(r"gpt-3\.5-turbo|gpt-4-(turbo|1106|0125|vision)|gpt-4o-2024-05-13"): 4096,
+    re.compile(r"gpt-4" + r"(-0613|-0314)?$"): 8192,
+    re.compile(r"gpt-4o(-mini)?" + _DATE): 16_384,
+    re.compile(r"gpt-4\.1"): 32_768,
+    re.compile(r"o1-preview"): 32_768,
+    re.compile(r"o1-mini"): 65_536,
+    re.compile(r"o1|o3|o4-mini"): 100_000,
+    re.compile(r"gpt-5(?!.*chat)"): 128_000,
+}
+_REASONING = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
+_WITHOUT_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)" + _DATE)
+_WITHOUT_TOOLS_AT_EFFORT = re.compile(r"gpt-(5\.[456]|6)")
+_WITHOUT_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|search|realtime))")
+_WITHOUT_SYSTEM = re.compile(r"o1-(mini|preview)")
+_WITHOUT_TOOL_SEARCH = re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt-5\.[123](-|$)")
+
+
+@lru_cache(maxsize=256)
+def gpt_info(model: str) -> ModelInfo:
+    """Return the facts about a model of OpenAI; all are unknown for another name."""
+    name = model.removeprefix("openai/")
+    output = next((limit for pattern, limit in _OUTPUT_LIMITS.items() if pattern.match(name)), None)
+    if _WITHOUT_EFFORT.match(name):
+        return ModelInfo(output=output, thinking="never", efforts=(), budget=(), sampling=True)
+    efforts = next((levels for pattern, levels in _EFFORTS.items() if pattern.match(name)), None)
+    if _REASONING.match(name) is None:
+        return UNKNOWN_MODEL if output is None else ModelInfo(output=output)
+    return ModelInfo(
+        output=output,
+        thinking="always" if efforts else None,
+        efforts=efforts,
+        budget=(),
+        sampling=False if _WITHOUT_SAMPLING.match(name) else None,
+    )
+
+
+def refuses_max_tokens(model: str) -> bool:
+    """Tell whether the model wants `max_completion_tokens` instead of `max_tokens`."""
+    return _REASONING.match(model) is not None
+
+
+def refuses_stop(model: str) -> bool:
+    """Tell whether the model rejects stop sequences."""
+    return _WITHOUT_STOP.match(model) is not None
+
+
+def refuses_tools_at_effort(model: str) -> bool:
+    """Tell whether the model rejects function tools in Chat Completions unless its effort is `none`."""
+    return _WITHOUT_TOOLS_AT_EFFORT.match(model) is not None
+
+
+def refuses_audio_and_search(model: str) -> bool:
+    """Tell whether the model rejects audio and `web_search_options` in Chat Completions."""
+    return _WITHOUT_AUDIO_OR_SEARCH.match(model) is not None
+
+
+def refuses_system_messages(model: str) -> bool:
+    """Tell whether the model rejects system and developer messages."""
+    return _WITHOUT_SYSTEM.match(model) is not None
+
+
+def lacks_tool_search(model: str) -> bool:
+    """Tell whether the model lacks the provider's tool search."""
+    return _WITHOUT_TOOL_SEARCH.match(model) is not None
