@@ -26,6 +26,7 @@ NAMES = [
     "format_tool_result",
     "format_tool_results",
     "format_tools",
+    "model_info",
     "parse_tool_calls",
     "tool",
     "translate",

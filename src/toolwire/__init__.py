@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         parse_tool_calls,
     )
     from toolwire.translation.body import Translation, translate, translate_stream
+    from toolwire.upstream.models.lookup import model_info
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "format_tool_result",
     "format_tool_results",
     "format_tools",
+    "model_info",
     "parse_tool_calls",
     "tool",
     "translate",
@@ -66,6 +68,7 @@ _MODULES = {
     "format_tool_result": "tool_cycle",
     "format_tool_results": "tool_cycle",
     "format_tools": "tool_cycle",
+    "model_info": "upstream.models.lookup",
     "parse_tool_calls": "tool_cycle",
     "tool": "runtime.function_tool",
     "translate": "translation.body",

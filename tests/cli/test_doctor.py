@@ -73,7 +73,8 @@ def test_providers_are_discovered_in_the_environment(
     with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
     assert result.exit_code == 0
-    assert f"ok       ollama: {open_to_all}, without a key: reachable\n" in result.output
+    model = "qwen3:latest: context of 131072 tokens (num_ctx = auto), tools, vision, thinking"
+    assert f"ok       ollama: {open_to_all}, without a key: reachable; {model}\n" in result.output
 
 
 @pytest.mark.parametrize(

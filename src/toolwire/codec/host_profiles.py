@@ -25,7 +25,6 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     reasoning_content: bool = True  # accepts `reasoning_content` for models that need their reasoning back
     output_limit_field: str = "max_completion_tokens"  # the field of the output limit
     reasoning_effort: bool = True  # accepts `reasoning_effort`; for Ollama, `think`
-    effort_levels: bool = True  # for Ollama: accepts effort levels as `think`, not only true and false
     cache_marks: bool = True  # accepts `prompt_cache_breakpoint`
     freeform_tools: bool = True  # accepts `custom` tools
     bare_functions: bool = True  # accepts functions without `parameters`, and `strict: false`

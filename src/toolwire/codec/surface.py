@@ -42,6 +42,7 @@ class ModelCard(Struct, frozen=True):
 
     id: str
     owner: str = "toolwire"
+    context: int | None = None  # tokens; None if unknown
 
 
 class Surface(Struct, frozen=True, kw_only=True):

@@ -21,13 +21,15 @@ from msgspec.structs import replace
 from toolwire.canonical.computer import ACTION_KINDS
 from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.host_profiles import PROFILES
+from toolwire.codec.models.info import ModelInfo
 from toolwire.protocols import PROTOCOLS
+from toolwire.protocols.vendors.openai import EFFORTS
 from toolwire.runtime.mcp.config import McpConfigError, McpSection, check_servers
 from toolwire.runtime.mcp.config import McpServerConfig as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
 from toolwire.runtime.tools.browser.network_policy import parse_allowed_host
 from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
-from toolwire.upstream.provider import Provider, parse_origin
+from toolwire.upstream.provider import ContextSize, Provider, parse_origin
 
 _ENV_PREFIX = "env:"
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
@@ -44,7 +46,7 @@ class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A table of `toolwire.toml`; unknown keys are errors."""
 
 
-_Section = TypeVar("_Section", bound=Section | McpServer)
+_Section = TypeVar("_Section", bound=Section | McpServer | ModelInfo)
 
 
 class ServerSection(Section, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     host: str | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
+    num_ctx: ContextSize | None = None
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     search_above: int = 40
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
+    num_ctx: ContextSize | None = None
 
     @property
     def provider_names(self) -> tuple[str, ...]:
@@ -216,6 +220,7 @@ class Config(Section, frozen=True, kw_only=True):
 
     server: ServerSection = ServerSection()
     providers: dict[str, ProviderSection] = field(default_factory=dict)
+    models: dict[str, ModelInfo] = field(default_factory=dict)
     routes: tuple[RouteSection, ...] = ()
     limits: LimitsSection = LimitsSection()
     journal: JournalSection = JournalSection()
@@ -266,6 +271,9 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
     if isinstance(providers := resolved.get("providers"), dict):
         for name, table in providers.items():
             _convert_section(table, ProviderSection, f"providers.{name}")
+    if isinstance(models := resolved.get("models"), dict):
+        for name, table in models.items():
+            _check_model(_convert_section(table, ModelInfo, f"models.{name}"), f"models.{name}")
     if isinstance(mcp := resolved.get("mcp"), dict) and isinstance(servers := mcp.get("servers"), dict):
         for name, table in servers.items():
             _convert_section(table, McpServer, f"mcp.servers.{name}")
@@ -358,6 +366,7 @@ def _check_provider(section: ProviderSection, location: str) -> None:
             f"{location}.path: invalid path {section.path!r}: start with '/' and percent-encode special characters"
         )
     _check_parsers(section, location)
+    _check_context_size(section, location)
     if section.api_key is not None and not section.api_key.isprintable():
         raise ConfigError(f"{location}.api_key: contains characters that are not allowed in a header")
 
@@ -370,11 +379,32 @@ def _check_parsers(section: ProviderSection | RouteSection, location: str) -> No
         raise ConfigError(f"{location}: {error}") from None
 
 
+def _check_context_size(section: ProviderSection | RouteSection, location: str) -> None:
+    """Raise `ConfigError` for a context size that no model has."""
+    if isinstance(section.num_ctx, int) and section.num_ctx < 1:
+        raise ConfigError(f"{location}.num_ctx: must be greater than 0")
+
+
+def _check_model(info: ModelInfo, location: str) -> None:
+    """Raise `ConfigError` for facts about a model that can't be true."""
+    for name in ("context", "output"):
+        if (limit := getattr(info, name)) is not None and limit < 1:
+            raise ConfigError(f"{location}.{name}: must be greater than 0")
+    for index, effort in enumerate(info.efforts or ()):
+        if effort not in EFFORTS:
+            raise ConfigError(
+                f"{location}.efforts[{index}]: unknown effort {effort!r}; expected one of {', '.join(EFFORTS)}"
+            )
+    if info.budget and (len(info.budget) != 2 or not 0 < info.budget[0] <= info.budget[1]):
+        raise ConfigError(f"{location}.budget: expected the least and the greatest budget, or an empty list")
+
+
 def _check_routes(config: Config) -> None:
     """Raise `ConfigError` for a route that names a missing provider or MCP server."""
     for index, route in enumerate(config.routes):
         location = f"routes[{index}]"
         _check_parsers(route, location)
+        _check_context_size(route, location)
         if not route.provider_names:
             raise ConfigError(f"{location}: no provider given")
         for name in route.provider_names:

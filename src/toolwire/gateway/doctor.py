@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.gateway.config import Config, ServerSection, build_provider, journal_path
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
+from toolwire.gateway.providers.models import installed_models
 from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
@@ -15,6 +16,8 @@ from toolwire.journal.runs import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.models.catalog import fetch_entry
+from toolwire.upstream.models.listings import read_entry
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
@@ -115,8 +118,7 @@ async def _check_provider(provider: Provider, variable: str | None, transport: T
     head = request_head(provider.origin, address, headers.items(), "GET")
     try:
         response = await transport.send(provider.origin, head, None, read_timeout=timeout, connect_timeout=timeout)
-        status = response.status
-        await response.read(_LIMIT_MODEL_LIST)
+        status, listing = response.status, await response.read(_LIMIT_MODEL_LIST)
     except TransportError as error:
         return Finding(name, f"{location}: {error}", "check base_url and your network connection")
     if status in (401, 403):
@@ -128,4 +130,22 @@ async def _check_provider(provider: Provider, variable: str | None, transport: T
         advice = "redirects are not followed: set base_url to the final address" if status < 400 else "try again later"
         return Finding(name, f"{location}: status {status}", advice)
     caveat = " (its model list is public: the key was not checked)" if provider.protocol in _PUBLIC_MODEL_LISTS else ""
-    return Finding(name, f"{location}: reachable{caveat if provider.api_key else ''}")
+    detail = f"{location}: reachable{caveat if provider.api_key else ''}"
+    if provider.protocol == "ollama":
+        detail += await _describe_ollama(provider, listing, transport, timeout)
+    return Finding(name, detail)
+
+
+async def _describe_ollama(provider: Provider, listing: bytes, transport: Transport, timeout: float) -> str:
+    """Return what the default model of an Ollama server supports, and how its context size is chosen."""
+    model = provider.default_model or next(iter(installed_models(listing)), None)
+    if model is None:
+        return ", no models installed"
+    data = await fetch_entry(transport, provider, model, timeout)
+    if data is None:
+        return f", but does not describe {model}: requests are sent without think and num_ctx"
+    info, setting = read_entry("ollama", data), provider.num_ctx or "auto"
+    features = [name for name in ("tools", "vision") if getattr(info, name)]
+    features += ["thinking"] if info.thinking == "optional" else []
+    context = "of unknown size" if info.context is None else f"of {info.context} tokens"
+    return f"; {model}: context {context} (num_ctx = {setting}), {', '.join(features) or 'no tools'}"

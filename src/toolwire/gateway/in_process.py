@@ -18,6 +18,7 @@ from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.interface import ResponseContext, Target
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
+from toolwire.gateway.exchange.backend_facts import look_up_backend
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver
 from toolwire.gateway.exchange.response import StreamingResponse, request_events
@@ -74,8 +75,9 @@ class GatewayModel:
         """Send the request to one backend, and return the response once its first event has arrived."""
         request = decode_computer_use(request, CANONICAL_ADAPTER)
         codec, services = PROTOCOLS[backend.provider.protocol], self._dispatcher.services
-        host = await services.capabilities.profile_for(backend.provider, backend.model, request)
-        target = Target(model=backend.model, stream=True, realm=backend.provider.name, host=host)
+        options = self._route_match.options
+        facts = await look_up_backend(services, backend, options, request)
+        target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)
         try:
             # The runtime keeps its own history, so the provider need not store the response.
             upstream_request = disable_storage(request) if target.host.stores_by_default else request
@@ -85,7 +87,6 @@ class GatewayModel:
         except LossyTranslationError as error:
             raise RequestRejected(ApiError(kind="invalid_request", message=str(error))) from None
         body, route = encoding.to_bytes(), encoding.route
-        options = self._route_match.options
         context = ResponseContext(
             request=request,
             mapping=encoding.mapping,
@@ -131,7 +132,9 @@ async def open_model(
             open_store(config.state, environment), config.limits.streams, config.limits.answer
         )
         redactor = Redactor(configured_secrets(config, providers.values()))
-        dispatcher = Dispatcher(router, Transport(), config.limits, [], conversation_state, redactor=redactor)
+        dispatcher = Dispatcher(
+            router, Transport(), config.limits, [], conversation_state, redactor=redactor, models=config.models
+        )
         return GatewayModel(dispatcher, router, name or "", resources)
     except RouteNotFound:
         await resources.aclose()

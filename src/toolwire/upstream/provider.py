@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
@@ -12,6 +13,10 @@ from toolwire.codec.surface import Surface
 
 _VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
+
+
+ContextSize = int | Literal["auto", "off"]
+"""The context size of an Ollama model (`num_ctx`): tokens, by the prompt, or the server's default."""
 
 
 class Origin(Struct, frozen=True):
@@ -59,6 +64,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     # Parsers of calls and reasoning in text: `auto`, `off` or a name; by default `auto` where models leak them.
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
+    num_ctx: ContextSize | None = None  # for Ollama; by default `auto`
 
     def text_recovery(
         self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None

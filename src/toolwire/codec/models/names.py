@@ -1,9 +1,20 @@
 """Facts that a model's name tells."""
 
+from collections.abc import Callable
+
 from toolwire.codec.models.claude import claude_info
 from toolwire.codec.models.gemini import gemini_info
 from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
+
+
+def named_model(protocol: str, name: str) -> ModelInfo:
+    """Return the facts that follow from a model's name at a provider that speaks this protocol.
+
+    A vendor's protocol is served with the vendor's models; other names there are aliases that mean something else.
+    """
+    describe = _DESCRIPTIONS.get(protocol)
+    return UNKNOWN_MODEL if describe is None else describe(name)
 
 
 def known_model(name: str) -> ModelInfo:
@@ -12,3 +23,13 @@ def known_model(name: str) -> ModelInfo:
         if (info := describe(name)) is not UNKNOWN_MODEL:
             return info
     return UNKNOWN_MODEL
+
+
+_DESCRIPTIONS: dict[str, Callable[[str], ModelInfo]] = {
+    "anthropic": claude_info,
+    "openai-chat": gpt_info,
+    "openai-responses": gpt_info,
+    "gemini": gemini_info,
+    "gemini-interactions": gemini_info,
+    "openrouter": known_model,
+}

@@ -4,12 +4,14 @@ A request is retried or failed over only while the client has received no byte, 
 `exchange.sender`. Errors that the request itself causes are returned at once.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import ResponseContext
+from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
@@ -33,7 +35,7 @@ from toolwire.gateway.limits import (
     is_heavy_body,
     uncounted_size,
 )
-from toolwire.gateway.providers.models import OllamaCapabilities
+from toolwire.gateway.providers.context_size import ContextSizes
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.background_jobs import FrameLogReader
@@ -41,6 +43,7 @@ from toolwire.gateway.state.conversations import ConversationState, PendingRespo
 from toolwire.journal.redaction import Redactor
 from toolwire.translation.body import body_bytes
 from toolwire.translation.stages.family import isolate_foreign_extras
+from toolwire.upstream.models.catalog import ModelCatalog
 from toolwire.upstream.transport import Transport
 
 _UNOBSERVED = ExchangeObserver()
@@ -59,12 +62,14 @@ class Dispatcher:
         *,
         redactor: Redactor,
         route_toolsets: RouteToolsets | None = None,
+        models: Mapping[str, ModelInfo] | None = None,
     ) -> None:
         self._transport = transport
         self.services = ExchangeServices(
             router=router,
             sender=UpstreamSender(transport, limits),
-            capabilities=OllamaCapabilities(transport),
+            catalog=ModelCatalog(transport, models),
+            context_sizes=ContextSizes(),
             limits=limits,
             uncounted_size=uncounted_size(limits),
             signing_keys=signing_keys,

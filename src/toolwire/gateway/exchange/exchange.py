@@ -22,12 +22,13 @@ from toolwire.gateway.exchange.conversation_memo import Conversation, Conversati
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import BodyExecutor
-from toolwire.gateway.providers.models import OllamaCapabilities
+from toolwire.gateway.providers.context_size import ContextSizes
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.conversations import ChannelState, ConversationState, PendingResponse
 from toolwire.gateway.state.withheld_turns import TurnKey
 from toolwire.journal.redaction import Redactor
+from toolwire.upstream.models.catalog import ModelCatalog
 
 if TYPE_CHECKING:
     from toolwire.gateway.exchange.response import StreamingResponse
@@ -79,7 +80,8 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
 
     router: Router
     sender: UpstreamSender
-    capabilities: OllamaCapabilities
+    catalog: ModelCatalog
+    context_sizes: ContextSizes
     limits: LimitsSection
     uncounted_size: int
     """Bytes up to which a body can exceed no limit on its contents."""

@@ -18,11 +18,11 @@ from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import apply_setting_changes, disable_storage
 from toolwire.codec.envelope import EnvelopeKey
-from toolwire.codec.host_profiles import HostProfile
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.backend_facts import BackendFacts, known_backend, look_up_backend
 from toolwire.gateway.exchange.conversation_memo import CompleteEncodingRequired
 from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.routing import Backend
@@ -60,7 +60,7 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
     """Load what the backend's request needs, and build the request, in a thread if it is heavy."""
     services, request, protocol = exchange.services, exchange.request, backend.provider.protocol
     options, client = exchange.route_match.options, exchange.client_request.codec.name
-    signed_request, route_tools, host = request, None, None
+    signed_request, route_tools = request, None
     if client in WITHHELD_FOR and client != protocol:
         withheld_turns = services.conversation_state.withheld_turns
         signed_request = await withheld_turns.restore(
@@ -68,9 +68,10 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
         )
     if options.tools:
         route_tools = await services.route_toolsets.tools_for(options, request, backend)
-    if protocol == "ollama":
-        host = await services.capabilities.profile_for(backend.provider, backend.model or request.model, request)
-    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, host)
+    facts = await look_up_backend(
+        services, backend, options, request, body_size=len(exchange.client_request.body), heavy=exchange.is_heavy
+    )
+    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, facts)
     if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
         with suppress(CompleteEncodingRequired):
             return build(complete=False)
@@ -82,14 +83,15 @@ def build_upstream_request(
     backend: Backend,
     signed_request: Request,
     route_tools: RouteTools | None = None,
-    host: HostProfile | None = None,
+    facts: BackendFacts | None = None,
     *,
     complete: bool = True,
 ) -> UpstreamRequest:
     """Translate a request for one backend, or pass it through if the protocols match.
 
-    `signed_request` is the request with withheld signatures restored. Without a `host` profile, the cached one of the
-    provider is used. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must be encoded.
+    `signed_request` is the request with withheld signatures restored. Without `facts`, those are used that are known
+    without asking the provider. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must
+    be encoded.
     """
     draft = Draft(
         exchange,
@@ -97,7 +99,7 @@ def build_upstream_request(
         exchange.client_request.codec,
         PROTOCOLS[backend.provider.protocol],
         exchange.services.envelope_key(exchange.client_request.tenant, backend),
-        _backend_target(exchange, backend, host),
+        _backend_target(exchange, backend, facts or known_backend(exchange.services, backend, exchange.request)),
         signed_request,
         [],
     )
@@ -114,16 +116,16 @@ def build_upstream_request(
     return _upstream_request(draft, encoding)
 
 
-def _backend_target(exchange: Exchange, backend: Backend, host: HostProfile | None) -> Target:
+def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -> Target:
     """Describe the backend to the encoder."""
-    options, model = exchange.route_match.options, backend.model or exchange.request.model
+    options = exchange.route_match.options
     return Target(
         model=backend.model,
         stream=exchange.is_streaming,
         realm=backend.provider.name,
         hosted_tools=options.hosted_tools,
         binary_results=options.binary_results,
-        host=host or exchange.services.capabilities.cached_profile(backend.provider, model),
+        **facts,
     )
 
 

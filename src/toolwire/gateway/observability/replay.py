@@ -11,7 +11,7 @@ from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.recorder import Recorder
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
-from toolwire.gateway.providers.models import ModelCatalog
+from toolwire.gateway.providers.models import ModelList
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.state.conversations import ConversationState
@@ -84,12 +84,14 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
             open_store(config.state, environment), config.limits.streams, config.limits.answer
         )
         keys = load_signing_keys(config.server, environment)
-        dispatcher = Dispatcher(router, transport, config.limits, keys, conversation_state, redactor=redactor)
+        dispatcher = Dispatcher(
+            router, transport, config.limits, keys, conversation_state, redactor=redactor, models=config.models
+        )
         recorder = Recorder(journal, config.limits.answer)
         app = App(
             dispatcher,
             _FixedAuthenticator(record.tenant),
-            ModelCatalog(router),
+            ModelList(router),
             config.limits,
             log=lambda _: None,
             resources=Resources(conversation_state),

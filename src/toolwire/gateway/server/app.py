@@ -21,7 +21,7 @@ from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
-from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelCatalog
+from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelList
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import DisconnectMonitor, HttpRequest, guess_protocol, is_strict, request_route
 from toolwire.gateway.server.stream_sender import StreamSender
@@ -50,7 +50,7 @@ class App:
         self,
         dispatcher: Dispatcher,
         authenticator: Authenticator,
-        catalog: ModelCatalog,
+        catalog: ModelList,
         limits: LimitsSection,
         *,
         log: Callable[[RequestRecord], None],

@@ -36,7 +36,7 @@ from toolwire.gateway.providers.discovery import (
     resolve_providers,
     with_simulator_fallback,
 )
-from toolwire.gateway.providers.models import ModelCatalog, with_ollama_models
+from toolwire.gateway.providers.models import ModelList, with_ollama_models
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, is_loopback
@@ -144,11 +144,12 @@ def build_gateway(
         conversation_state,
         redactor=redactor,
         route_toolsets=route_toolsets,
+        models=config.models,
     )
     app = App(
         dispatcher,
         authenticator,
-        ModelCatalog(router),
+        ModelList(router),
         config.limits,
         log=log.add_record,
         resources=Resources(conversation_state, config.limits),

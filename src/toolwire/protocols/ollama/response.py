@@ -317,7 +317,11 @@ def encode_model(model: ModelCard) -> dict[str, Any]:
         "parameters": "",
         "template": "",
         "details": _EMPTY_DETAILS,
-        "model_info": {"general.architecture": "", "general.basename": model.id},
+        "model_info": {
+            "general.architecture": "toolwire",
+            "general.basename": model.id,
+            **({} if model.context is None else {"toolwire.context_length": model.context}),
+        },
         "capabilities": ["completion", "tools", "thinking", "vision"],
         "modified_at": _UNKNOWN_MODIFICATION,
     }

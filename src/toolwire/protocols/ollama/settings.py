@@ -6,7 +6,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import NO_THINKING_VISIBILITY, report_unsent_thinking
+from toolwire.codec.encoding.fallbacks import NO_THINKING, NO_THINKING_VISIBILITY, report_unsent_thinking
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import collect_extras, mark_extras_seen, merge_extras, unset_to_none
@@ -103,6 +103,10 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
                 body[name] = value
         if sampling.n is not None and sampling.n != 1:
             plan.report.dropped(("sampling",), "n", "the target returns a single candidate")
+    if plan.target.context_tokens is not None and not plan.same_protocol:
+        options["num_ctx"] = plan.target.context_tokens
+        reason = f"the server cuts a prompt beyond its context; set to {plan.target.context_tokens} tokens"
+        plan.report.added((), "", "/options/num_ctx", reason)
     if options or EMPTY_OPTIONS in request.wire_form:
         body["options"] = options
 
@@ -115,10 +119,14 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     think: bool | str | None = thinking.effort if thinking.effort is not None else thinking.enabled
     if not plan.same_protocol:
         think = _encode_level(thinking, plan)
-        if think and not plan.target.host.reasoning_effort:
+        info = plan.model_info
+        if think and info.thinking == "never":
+            report_unsent_thinking(thinking, plan, NO_THINKING)
+            return
+        if think and info.thinking is None and not plan.target.host.reasoning_effort:
             report_unsent_thinking(thinking, plan, "the model may not support thinking; left at its default")
             return
-        if isinstance(think, str) and not plan.target.host.effort_levels:
+        if isinstance(think, str) and info.efforts == ():
             plan.report.approximated(("thinking",), "effort", f"the model has no thinking levels; {think} sent as true")
             think = True
     if think is not None:

@@ -79,6 +79,9 @@ class StoredConversations:
 
 LIMIT_BODY = 64 * 1024 * 1024
 OLLAMA_VERSION = "0.99.0"
+CONTEXT_LENGTH = 131_072
+"""The context of the simulated model, in tokens; it reads any prompt completely."""
+
 # An endless stream must not starve other requests.
 _MIN_PACE = 0.001
 
@@ -192,7 +195,8 @@ class Simulator:
             case "POST", ["api", "show"] if codec.name == "ollama":
                 return codec.encode_model(
                     ModelCard(
-                        self._check_model(_model_in_body(await _read_body(http_request, self._limit_body)), codec)
+                        self._check_model(_model_in_body(await _read_body(http_request, self._limit_body)), codec),
+                        context=CONTEXT_LENGTH,
                     )
                 )
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:

@@ -1,0 +1,160 @@
+"""The model catalog: the facts that hold for a model of a provider.
+
+Sources, in this order: `[models."NAME"]` of the configuration, the provider's own list, the model's name. Only the
+provider has to be asked over the network. It is asked once per model, when a request first depends on a fact that only
+it knows, for a short time. If it does not answer, the request is sent without that fact, and the provider is left alone
+for a minute.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.codec.host_profiles import COMPATIBLE, HostProfile
+from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
+from toolwire.codec.models.names import named_model
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.models.listings import model_path, preset_context, read_entry
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Transport, TransportError, request_head
+
+ASK_TIMEOUT = 3.0
+"""Seconds that a request waits for the provider's answer."""
+
+RETRY_AFTER = 60.0
+"""Seconds until a provider that did not answer is asked again."""
+
+LIMIT_RESPONSE = 8 * 1024 * 1024
+LIMIT_CACHED_MODELS = 1024
+LIMIT_CACHED_NAME = 256
+
+# An Ollama model that may not support thinking gets no `think`: the server would reject it.
+_OLLAMA_PROFILE = replace(COMPATIBLE, name="ollama", reasoning_effort=False)
+
+
+class CatalogEntry(Struct, frozen=True, kw_only=True):
+    """Everything known about a model of a provider."""
+
+    info: ModelInfo
+    host: HostProfile
+    version: str | None = None  # of the API, as sent in the protocol's version header
+    preset_context: int | None = None  # the context size that an Ollama model sets itself
+    asked_at: float | None = None  # when the provider was asked; None if it was not
+    is_answered: bool = False
+
+
+class ModelCatalog:
+    """Facts about models, by provider and model name."""
+
+    def __init__(self, transport: Transport, configured: Mapping[str, ModelInfo] | None = None) -> None:
+        """Create a catalog; `configured` holds the user's facts by pattern, of which the first match wins."""
+        self._transport = transport
+        self._configured = dict(configured or {})
+        self._entries: dict[tuple[str, str], CatalogEntry] = {}
+        self._pending: dict[tuple[str, str], asyncio.Task[CatalogEntry]] = {}
+
+    def look_up(self, provider: Provider, model: str | None) -> CatalogEntry:
+        """Return what is known about a model, without asking the provider."""
+        key = (provider.name, model or "")
+        if (entry := self._entries.get(key)) is None:
+            entry = self._entry(provider, model or "")
+            self._store(key, entry)
+        return entry
+
+    async def ask(self, provider: Provider, model: str) -> CatalogEntry:
+        """Return what is known about a model, after asking the provider unless it was asked before.
+
+        Concurrent requests share one question.
+        """
+        key, entry = (provider.name, model), self.look_up(provider, model)
+        if not _may_ask(entry) or len(model) > LIMIT_CACHED_NAME:
+            return entry
+        if (task := self._pending.get(key)) is None:
+            task = self._pending[key] = asyncio.create_task(self._ask(provider, model, entry))
+            task.add_done_callback(lambda _: self._pending.pop(key, None))
+        return await asyncio.shield(task)
+
+    def sources(self, provider: Provider, model: str, listed: ModelInfo = UNKNOWN_MODEL) -> dict[str, ModelInfo]:
+        """Return the facts of each source, the one that wins first."""
+        return {
+            "configuration": self._configured_info(provider, model),
+            "provider": listed,
+            "model name": named_model(provider.protocol, model),
+        }
+
+    async def _ask(self, provider: Provider, model: str, entry: CatalogEntry) -> CatalogEntry:
+        """Ask the provider, and store the answer or the failure."""
+        data = await fetch_entry(self._transport, provider, model, ASK_TIMEOUT)
+        asked = replace(entry, asked_at=time.monotonic(), is_answered=data is not None)
+        if data is not None:
+            listed = read_entry(provider.protocol, data)
+            asked = replace(
+                asked,
+                info=merge_info(*self.sources(provider, model, listed).values()),
+                preset_context=preset_context(data) if provider.protocol == "ollama" else None,
+            )
+        self._store((provider.name, model), asked)
+        return asked
+
+    def _entry(self, provider: Provider, model: str) -> CatalogEntry:
+        """Return the entry of a model from all sources but the provider."""
+        surface = PROTOCOLS[provider.protocol].surface
+        headers = provider.request_headers(surface) if surface.version_header is not None else {}
+        return CatalogEntry(
+            info=merge_info(*self.sources(provider, model).values()),
+            host=_OLLAMA_PROFILE if provider.protocol == "ollama" else provider.profile(model),
+            version=headers.get(surface.version_header or ""),
+        )
+
+    def _configured_info(self, provider: Provider, model: str) -> ModelInfo:
+        """Return the user's facts: those of the first pattern that matches `provider/model` or the model alone."""
+        names = (f"{provider.name}/{model}", model)
+        for pattern, info in self._configured.items():
+            if any(fnmatchcase(name, pattern) for name in names):
+                return info
+        return UNKNOWN_MODEL
+
+    def _store(self, key: tuple[str, str], entry: CatalogEntry) -> None:
+        """Cache an entry, within the limits."""
+        if len(key[1]) > LIMIT_CACHED_NAME:
+            return
+        if len(self._entries) >= LIMIT_CACHED_MODELS:
+            self._entries.clear()
+        self._entries[key] = entry
+
+
+def _may_ask(entry: CatalogEntry) -> bool:
+    """Return whether the provider has not been asked, or failed to answer some time ago."""
+    if entry.asked_at is None:
+        return True
+    return not entry.is_answered and time.monotonic() - entry.asked_at >= RETRY_AFTER
+
+
+async def fetch_entry(transport: Transport, provider: Provider, model: str, timeout: float) -> bytes | None:
+    """Fetch the model's entry in the provider's list; None if the provider does not answer with one."""
+    protocol = provider.protocol
+    headers = provider.request_headers(PROTOCOLS[protocol].surface)
+    target = replace(provider, path=None).request_target(model_path(protocol, model))
+    method, body, connect_timeout = "GET", None, min(timeout, provider.connect_timeout)
+    if protocol == "ollama":
+        method, body = "POST", msgspec.json.encode({"model": model})
+        headers = {"content-type": "application/json"} | headers
+    head = request_head(provider.origin, target, headers.items(), method)
+    try:
+        async with asyncio.timeout(timeout):
+            response = await transport.send(
+                provider.origin,
+                head,
+                body,
+                read_timeout=timeout,
+                connect_timeout=connect_timeout,
+            )
+            data = await response.read(LIMIT_RESPONSE)
+    except (TransportError, TimeoutError):
+        return None
+    return data if response.status == 200 else None
