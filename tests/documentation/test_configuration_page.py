@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from toolwire.codec.models.info import ModelInfo
 from toolwire.gateway import config
 from toolwire.runtime.mcp.config import McpServerConfig
 
@@ -16,6 +17,7 @@ SECTIONS = {
     "[server]": config.ServerSection,
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
+    '[models."NAME"]': ModelInfo,
     "[limits]": config.LimitsSection,
     "[policy]": config.PolicySection,
     "[tools]": config.ToolsSection,

@@ -2,8 +2,8 @@
 
 Ollama reserves memory for the context when it loads a model, and cuts a longer prompt silently. Its default, at least
 4096 tokens, is too small for most agents. A request gets the next power of two that holds its prompt and an answer, up
-to the model's own limit. Another size makes the server load the model again, so a size is never lowered while the
-process lives.
+to the context length of the model. Another size makes the server load the model again, so a size is never lowered
+while the process lives.
 """
 
 from toolwire.upstream.models.catalog import CatalogEntry

@@ -1,6 +1,6 @@
 """The model catalog: the facts that hold for a model of a provider.
 
-Sources, in this order: `[models."NAME"]` of the configuration, the provider's own list, the model's name. Only the
+Sources, in this order: `[models."NAME"]` of the configuration, the provider's list, the model's name. Only the
 provider has to be asked over the network. It is asked once per model, when a request first depends on a fact that only
 it knows, for a short time. If it does not answer, the request is sent without that fact, and the provider is left alone
 for a minute.

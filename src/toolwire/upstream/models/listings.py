@@ -45,7 +45,7 @@ def read_entry(protocol: str, data: bytes) -> ModelInfo:
 
 
 def preset_context(data: bytes) -> int | None:
-    """Return the `num_ctx` that an Ollama model's own parameters set, in a response of `/api/show`."""
+    """Return the `num_ctx` that the parameters of an Ollama model set, in a response of `/api/show`."""
     try:
         parameters = msgspec.json.decode(data, type=JsonObject).get("parameters")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
