@@ -105,8 +105,14 @@ def test_parameters_of_an_ollama_model_set_its_context() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_name_is_escaped_in_the_path(protocol: str) -> None:
-    assert "?" not in model_path(protocol, "a?b#c d")
-    assert " " not in model_path(protocol, "a?b#c d")
+    path = model_path(protocol, "a?b#c d\ud800")
+    assert path is not None
+    assert not set("?# ").intersection(path)
+
+
+@pytest.mark.parametrize("name", ["..", "../files", "a/../../files", "a//b", "./a", "a/.", ""])
+def test_name_that_leads_to_another_path_is_not_asked_for(name: str) -> None:
+    assert model_path("openai-chat", name) is None
 
 
 VALUES = st.recursive(

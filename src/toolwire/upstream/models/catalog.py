@@ -138,8 +138,10 @@ def _may_ask(entry: CatalogEntry) -> bool:
 async def fetch_entry(transport: Transport, provider: Provider, model: str, timeout: float) -> bytes | None:
     """Fetch the model's entry in the provider's list; None if the provider does not answer with one."""
     protocol = provider.protocol
+    if (path := model_path(protocol, model)) is None:
+        return None
     headers = provider.request_headers(PROTOCOLS[protocol].surface)
-    target = replace(provider, path=None).request_target(model_path(protocol, model))
+    target = replace(provider, path=None).request_target(path)
     method, body, connect_timeout = "GET", None, min(timeout, provider.connect_timeout)
     if protocol == "ollama":
         method, body = "POST", msgspec.json.encode({"model": model})

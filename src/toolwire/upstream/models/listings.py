@@ -30,9 +30,11 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 JsonObject = dict[str, Any]
 
 
-def model_path(protocol: str, model: str) -> str:
-    """Return the path of one model's entry."""
-    return _PATHS[protocol].format(quote(model, safe="/:"))
+def model_path(protocol: str, model: str) -> str | None:
+    """Return the path of one model's entry; None for a name that would lead to another path."""
+    if not all(segment.strip(".") for segment in model.split("/")):
+        return None
+    return _PATHS[protocol].format(quote(model, safe="/:", errors="replace"))
 
 
 def read_entry(protocol: str, data: bytes) -> ModelInfo:
