@@ -16,6 +16,7 @@ import secrets
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -244,12 +245,13 @@ def decode_stored(data: bytes, expected_type: type[T], name: str) -> T:
 
 
 class SharedConnection:
-    """A SQLite connection that threads share, one statement at a time."""
+    """A SQLite connection that threads share, one statement at a time; closed at the latest with its last user."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
         self._lock = threading.Lock()
+        weakref.finalize(self, connection.close)
 
     def select(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
         """Execute a query, and return its rows."""
