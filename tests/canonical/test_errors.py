@@ -7,8 +7,15 @@ import pytest
 
 from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
 
-LOSS = Loss(kind="dropped", path="/tools/0", reason="there is no such tool", constraint=True)
-OTHER = Loss(kind="dropped", path="", reason="nothing fits")
+LOSS = Loss(
+    severity="warning",
+    direction="request",
+    kind="dropped",
+    path="/tools/0",
+    reason="there is no such tool",
+    constraint=True,
+)
+OTHER = Loss(severity="warning", direction="request", kind="dropped", path="", reason="nothing fits")
 
 
 @pytest.mark.parametrize(

@@ -164,10 +164,25 @@ def test_loss_kinds_resolve() -> None:
     report.added(("messages", 1), "", "/messages/2", "because")
     report.dropped(("sampling",), "max_tokens", "never", constraint=True)
     assert report.resolve(REQUEST, WIRE_NAMES) == [
-        Loss(kind="dropped", path="/tools/0", reason="the target has no such field"),
-        Loss(kind="approximated", path="/turns/3/role", reason="why"),
-        Loss(kind="added", path="/messages/1", reason="because", target="/messages/2"),
-        Loss(kind="dropped", path="/max_output", reason="never", constraint=True),
+        Loss(
+            severity="error",
+            direction="request",
+            kind="dropped",
+            path="/tools/0",
+            reason="the target has no such field",
+        ),
+        Loss(severity="warning", direction="request", kind="approximated", path="/turns/3/role", reason="why"),
+        Loss(
+            severity="warning",
+            direction="request",
+            kind="added",
+            path="/messages/1",
+            reason="because",
+            target="/messages/2",
+        ),
+        Loss(
+            severity="error", direction="request", kind="dropped", path="/max_output", reason="never", constraint=True
+        ),
     ]
 
 

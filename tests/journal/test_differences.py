@@ -86,7 +86,8 @@ def test_requests_are_compared_only_for_the_same_protocol() -> None:
 
 def test_losses_are_compared_by_path() -> None:
     common_loss, gone, come = (
-        Loss(kind="dropped", path=f"/{name}", reason="no place") for name in ("kept", "gone", "come")
+        Loss(severity="warning", direction="request", kind="dropped", path=f"/{name}", reason="no place")
+        for name in ("kept", "gone", "come")
     )
     comparison = compare_records(record(losses=[common_loss, gone]), record(losses=[common_loss, come]))
     assert [str(one) for one in comparison["losses"]] == [

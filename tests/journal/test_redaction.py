@@ -80,7 +80,9 @@ def test_every_text_field_is_redacted() -> None:
         route=Route(model=canary),
         model=canary,
         error=f"refused: {canary}",
-        losses=[Loss(kind="dropped", path=f"/{canary}", reason=f"no {canary}")],
+        losses=[
+            Loss(severity="warning", direction="request", kind="dropped", path=f"/{canary}", reason=f"no {canary}")
+        ],
     )
     redactor = Redactor([canary])
     assert canary.encode() in encode_records([record])

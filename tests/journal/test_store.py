@@ -38,8 +38,11 @@ def ids(store: SqliteRecordStore, count: int = 1_000_000) -> list[str]:
 
 def test_equal_losses_are_stored_once(tmp_path: Path) -> None:
     """Each record keeps its own losses, whatever its neighbors have."""
-    one = [Loss(kind="dropped", path="/one", reason="it has no counterpart")]
-    other = [Loss(kind="dropped", path="/other", reason="it has no counterpart"), *one]
+    one = [Loss(severity="warning", direction="request", kind="dropped", path="/one", reason="it has no counterpart")]
+    other = [
+        Loss(severity="warning", direction="request", kind="dropped", path="/other", reason="it has no counterpart"),
+        *one,
+    ]
     lost = [one, one, other, [], one, other, other, [], []]
     records = [replace(make_record(number), losses=list(losses)) for number, losses in enumerate(lost)]
     store = opened(tmp_path)
@@ -72,7 +75,9 @@ OTHERS: dict[str, Any] = {
     "response_id": "msg_1",
     "response_model": "big",
     "stop_reasons": ["end_turn"],
-    "losses": [Loss(kind="dropped", path="/one", reason="it has no counterpart")],
+    "losses": [
+        Loss(severity="warning", direction="request", kind="dropped", path="/one", reason="it has no counterpart")
+    ],
     "traceparent": "00-1",
     "bodies": Bodies(request=b"{}"),
 }
@@ -114,7 +119,17 @@ def test_record_round_trip(tmp_path: Path) -> None:
         answered=0.2,
         ended=0.3,
         usage={"input_tokens": 3},
-        losses=[Loss(kind="added", path="/a", reason="b", target="/c", constraint=True)],
+        losses=[
+            Loss(
+                severity="warning",
+                direction="request",
+                kind="added",
+                path="/a",
+                reason="b",
+                target="/c",
+                constraint=True,
+            )
+        ],
         traceparent="00-0-0-00",
         bodies=Bodies(request=b'{"a":\xc3\xa4}', translated=b"\x00\xff", response=b"data: x\n\n"),
     )

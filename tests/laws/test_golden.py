@@ -59,4 +59,4 @@ def _translate_streams(source: str, target: str) -> dict[str, Any]:
 
 
 def _format_losses(losses: list[tw.Loss]) -> list[str]:
-    return [f"{loss.kind} {' -> '.join(filter(None, (loss.path, loss.target)))}: {loss.reason}" for loss in losses]
+    return [str(loss) for loss in losses]

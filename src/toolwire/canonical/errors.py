@@ -11,16 +11,32 @@ from msgspec import Struct
 from toolwire.canonical.node import Node
 
 LossKind = Literal["dropped", "approximated", "added"]
+Severity = Literal["error", "warning", "info"]
+Direction = Literal["request", "response"]
+Strictness = bool | Literal["error"]
+"""The losses to refuse besides constraints: none, all but those of severity `info`, or those of severity `error`."""
 
 
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One difference between the source and its translation."""
 
+    severity: Severity  # content or behavior changed; a setting without counterpart; or of no consequence
     kind: LossKind
     path: str  # JSON pointer into the source body, exact to the field; for an added value, where it became necessary
     reason: str
+    direction: Direction  # of the body that `path` points into; errors are responses
     target: str | None = None  # JSON pointer to an added value in the translated body
-    constraint: bool = False  # a safety limit: refused under every loss policy
+    constraint: bool = False  # a safety limit: refused whatever the strictness
+
+    def __str__(self) -> str:
+        """Describe the loss in one line."""
+        location = " -> ".join(filter(None, (self.path or "body", self.target)))
+        return " ".join(f"{self.severity} {self.kind} {location}: {self.reason}".split())
+
+
+def counted_losses(losses: "list[Loss]") -> "list[Loss]":
+    """Return the losses that logs, metrics and headers count: all but those of severity `info`."""
+    return [loss for loss in losses if loss.severity != "info"]
 
 
 ErrorKind = Literal[
@@ -85,15 +101,19 @@ def _describe_problem(expected: str, got: str) -> str:
 
 
 class LossyTranslationError(ToolwireError):
-    """A translation refused because the target cannot express part of it."""
+    """A translation refused because the target cannot express part of it.
 
-    def __init__(self, losses: "list[Loss]", target: str) -> None:
+    `losses` are those that were refused, and `all_losses` also those that would have been accepted.
+    """
+
+    def __init__(self, losses: "list[Loss]", target: str, all_losses: "list[Loss] | None" = None) -> None:
         first = losses[0]
         suffix = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         super().__init__(f"cannot translate to {target}: {first.path or 'the body'}: {first.reason}{suffix}")
         self.losses = losses
         self.target = target
+        self.all_losses = losses if all_losses is None else all_losses
 
-    def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
+    def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str, list[Loss]]]":
         """Return class and arguments for pickle, as in `DecodeError`."""
-        return type(self), (self.losses, self.target)
+        return type(self), (self.losses, self.target, self.all_losses)

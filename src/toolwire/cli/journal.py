@@ -221,8 +221,8 @@ def _format_record(record: "Record") -> str:
         fields.append("stream")
     if record.usage:
         fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
-    if record.losses:
-        fields.append(f"losses={len(record.losses)}")
+    if count := sum(loss.severity != "info" for loss in record.losses):
+        fields.append(f"losses={count}")
     fields.append(record.id)
     if record.error:
         fields.append(f"| {' '.join(record.error.split())[:300]}")
@@ -238,7 +238,7 @@ def _record_lines(record: "Record") -> Iterator[str]:
     if record.usage:
         yield "usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items())
     for loss in record.losses:
-        yield _escape_unprintable(f"{loss.kind} {loss.path}: {loss.reason}")
+        yield _escape_unprintable(f"{loss.direction} {loss}")
     if record.bodies is None:
         yield "no bodies recorded: set journal.bodies"
         return

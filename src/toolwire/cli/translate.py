@@ -32,7 +32,13 @@ EXIT_REFUSED = 3
     metavar="FILE.json",
     help="Write the losses to this file as JSON, not to stderr.",
 )
-@click.option("--strict", is_flag=True, help="On any loss, exit with 3 and write nothing to stdout.")
+@click.option(
+    "--strict",
+    type=click.Choice(["warning", "error"]),
+    is_flag=False,
+    flag_value="warning",
+    help="Exit with 3 and write nothing to stdout on any loss but info; with --strict=error, on errors only.",
+)
 @click.option("--model", metavar="M", help="The model, for protocols that have it in the URL.")
 @click.option(
     "--hosted-tools",
@@ -50,15 +56,16 @@ def command(
     target: str,
     kind: str,
     report: Path | None,
-    strict: bool,
+    strict: str | None,
     model: str | None,
     hosted_tools: str | None,
     binary_results: str | None,
 ) -> None:
     """Translate a body or a stream from stdin to stdout.
 
-    Losses are listed on stderr, one per line with the path in the input, or written as JSON with --report. See
-    `toolwire protocols` for the names of protocols.
+    Losses are listed on stderr, one per line with severity and path in the input, or written as JSON with --report.
+    Those of severity info, which are of no consequence, are only counted on stderr. See `toolwire protocols` for the
+    names of protocols.
 
     \b
     Example:
@@ -71,7 +78,8 @@ def command(
         flags = ", ".join("--" + name.replace("_", "-") for name in options)
         raise BadInput(f"{flags} can't be used with --kind stream")
     with report_bad_input():
-        output, losses = _translate(read_stdin(), source, target, kind, {"strict": strict, **options})
+        strictness = strict == "warning" or strict or False
+        output, losses = _translate(read_stdin(), source, target, kind, {"strict": strictness, **options})
     if report is not None:
         _write_report(losses, report)
     if output is None:
@@ -98,19 +106,21 @@ def _translate(
         output = b"".join(stream)
     except toolwire.LossyTranslationError as refusal:
         return None, refusal.losses
+    from toolwire.translation.body import refused_losses
+
     if stream.broken and stream.error is not None:
         raise BadInput(stream.error.message)
-    refused = options["strict"] and stream.losses
-    return None if refused else output, stream.losses
+    refused = refused_losses(stream.losses, strict=options["strict"])
+    return (None, refused) if refused else (output, stream.losses)
 
 
 def _print_losses(losses: "Sequence[Loss]") -> None:
-    """Print each loss with its path."""
-    for loss in losses:
-        path = loss.path or "body"
-        if loss.target is not None:
-            path = f"{path} -> {loss.target}"
-        click.echo(" ".join(f"{loss.kind} {path}: {loss.reason}".split()), err=True)
+    """Print each loss with severity and path, and the number of those of no consequence."""
+    counted = [loss for loss in losses if loss.severity != "info"]
+    for loss in counted:
+        click.echo(str(loss), err=True)
+    if (others := len(losses) - len(counted)) > 0:
+        click.echo(f"info: {others} more of no consequence (--report lists them)", err=True)
 
 
 def _write_report(losses: "Sequence[Loss]", report: Path) -> None:

@@ -17,9 +17,11 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import Loss, LossKind
+from toolwire.canonical.errors import Direction, Loss, LossKind, Severity
 from toolwire.canonical.node import Extras, Node
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
+from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
 
 
 class SharedExtras(dict[str, dict[str, Raw]]):
@@ -74,7 +76,7 @@ class LossReport:
 
     def __init__(self) -> None:
         self.has_constraint = False
-        self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool]] = []
+        self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool, Severity | None]] = []
         self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
         self._shared_root: Node | None = None  # a response whose extras are `SharedExtras`
 
@@ -82,19 +84,30 @@ class LossReport:
         return bool(self._entries or self._rewritten)
 
     def dropped(
-        self, path: SourcePath, field: str = "", reason: str = NO_SUCH_FIELD, *, constraint: bool = False
+        self,
+        path: SourcePath,
+        field: str = "",
+        reason: str = NO_SUCH_FIELD,
+        *,
+        constraint: bool = False,
+        severity: Severity | None = None,
     ) -> None:
-        """Report a field that the target does not receive; `constraint` marks a safety limit."""
-        self._entries.append(("dropped", path, field, reason, None, constraint))
+        """Report a field that the target does not receive; `constraint` marks a safety limit.
+
+        Without a `severity`, here and below, `toolwire.codec.severity` derives it from the field.
+        """
+        self._entries.append(("dropped", path, field, reason, None, constraint, severity))
         self.has_constraint = self.has_constraint or constraint
 
-    def approximated(self, path: SourcePath, field: str, reason: str) -> None:
+    def approximated(self, path: SourcePath, field: str, reason: str, *, severity: Severity | None = None) -> None:
         """Report a field that the target receives in another form."""
-        self._entries.append(("approximated", path, field, reason, None, False))
+        self._entries.append(("approximated", path, field, reason, None, False, severity))
 
-    def added(self, path: SourcePath, field: str, target: str, reason: str) -> None:
+    def added(
+        self, path: SourcePath, field: str, target: str, reason: str, *, severity: Severity | None = None
+    ) -> None:
         """Report a value at the pointer `target` that the source does not have."""
-        self._entries.append(("added", path, field, reason, target, False))
+        self._entries.append(("added", path, field, reason, target, False, severity))
 
     def rewritten(self, path: SourcePath, field: str, changes: FieldChanges) -> None:
         """Report changes inside a single field, each as kind, pointer below the field, and reason."""
@@ -103,8 +116,7 @@ class LossReport:
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
         """Add the losses of a separately encoded value, which stands at the source path `below`."""
-        for kind, path, field, reason, target, constraint in other._entries:  # noqa: SLF001
-            self._entries.append((kind, below + path, field, reason, target, constraint))
+        self._entries += [(entry[0], below + entry[1], *entry[2:]) for entry in other._entries]  # noqa: SLF001
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
@@ -134,7 +146,7 @@ class LossReport:
             kind = "dropped"
             if family.endswith(REWORDED):
                 kind, reason = "approximated", "replaced by the closest equivalent"
-            self._entries.append((kind, path, _extra_keys(extras), reason, None, constraint))
+            self._entries.append((kind, path, _extra_keys(extras), reason, None, constraint, None))
 
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Return the losses with JSON pointers into the source body; `wire_names` are its protocol's field names."""
@@ -151,36 +163,42 @@ class LossReport:
 
     def _resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Resolve all losses as `resolve` does, without the cache of shared extras."""
+        direction: Direction = "request" if type(root) is Request else "response"
         entries: list[_LossEntry] = []
         locations: dict[SourcePath, _Location] = {}
         size = 0
-        for kind, path, field, reason, target, constraint in self._entries:
+        for kind, path, field, reason, target, constraint, severity in self._entries:
             if (location := locations.get(path)) is None:
                 location = locations[path] = _follow_path(root, path, wire_names)
             if isinstance(field, tuple):
-                entries.append((kind, location[1], field, reason, target, constraint))
+                severities = derive_extras_severities(kind, direction, location[0], field)
+                entries.append((kind, location[1], field, reason, target, constraint, severities))
                 size += len(location[1]) + len(reason) + sum(map(len, field))
                 continue
+            found = (severity or derive_severity(kind, direction, location[0], field),)
             for pointer in _field_pointers(location, field, wire_names):
-                entries.append((kind, pointer, (), reason, target, constraint))
+                entries.append((kind, pointer, (), reason, target, constraint, found))
                 size += len(pointer) + len(reason)
         for path, field, changes in self._rewritten:
             (base,) = source_pointers(root, path, field, wire_names)
-            entries += [(change, base + below, (), reason, None, False) for change, below, reason in changes]
+            node = _follow_path(root, path, wire_names)[0]
+            for change, below, reason in changes:
+                found = (derive_change_severity(change, direction, node, field, below),)
+                entries.append((change, base + below, (), reason, None, False, found))
         return list(
-            _build_losses_cached(*entries)
+            _build_losses_cached(direction, *entries)
             if size < LIMIT_MEMO_SIZE and not self._rewritten
-            else _build_losses(*entries)
+            else _build_losses(direction, *entries)
         )
 
 
-_LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool]
-"""Kind, pointer, keys below the pointer (if several), reason, target pointer, and whether it is a constraint."""
+_LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool, tuple[Severity, ...]]
+"""Kind, pointer, keys below the pointer (if several), reason, target pointer, constraint, and a severity per key."""
 
 
-def _build_losses(*entries: _LossEntry) -> tuple[Loss, ...]:
+def _build_losses(direction: Direction, *entries: _LossEntry) -> tuple[Loss, ...]:
     """Return the distinct losses of the entries, without those below a dropped value."""
-    losses = _distinct_losses(entries)
+    losses = _distinct_losses(direction, entries)
     # A field that is missing in one place may be approximated in another; then it is not dropped.
     approximated = {loss.path for loss in losses if loss.kind == "approximated"}
     remaining = [loss for loss in losses if loss.reason != NO_SUCH_FIELD or loss.path not in approximated]
@@ -190,14 +208,23 @@ def _build_losses(*entries: _LossEntry) -> tuple[Loss, ...]:
     )
 
 
-def _distinct_losses(entries: Iterable[_LossEntry]) -> list[Loss]:
+def _distinct_losses(direction: Direction, entries: Iterable[_LossEntry]) -> list[Loss]:
     """Return one loss for each kind, path and target; constraints take precedence."""
     losses: dict[tuple[str, str, str | None], Loss] = {}
-    for kind, base, keys, reason, target, constraint in entries:
-        for path in [f"{base}/{key}" for key in keys] or (base,):
+    for kind, base, keys, reason, target, constraint, severities in entries:
+        paths = [f"{base}/{key}" for key in keys] or (base,)
+        for path, severity in zip(paths, severities, strict=True):
             key = (kind, path, target)
             if constraint or key not in losses:
-                losses[key] = Loss(kind=kind, path=path, reason=reason, target=target, constraint=constraint)
+                losses[key] = Loss(
+                    severity="error" if constraint else severity,
+                    kind=kind,
+                    path=path,
+                    reason=reason,
+                    direction=direction,
+                    target=target,
+                    constraint=constraint,
+                )
     return list(losses.values())
 
 

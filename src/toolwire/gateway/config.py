@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolwire.canonical.computer import ACTION_KINDS
-from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.errors import Strictness, ToolwireError
 from toolwire.codec.host_profiles import PROFILES
 from toolwire.codec.models.info import ModelInfo
 from toolwire.protocols import PROTOCOLS
@@ -86,7 +86,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     provider: str | None = None
     providers: tuple[str, ...] = ()
     model: str | None = None
-    strict: bool = False
+    strict: Strictness = False
     repair: bool = True
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
     binary_results: Literal["native", "summary"] = "native"

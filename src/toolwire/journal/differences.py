@@ -95,7 +95,8 @@ def compare_records(before: Record, after: Record, *, include_volatile: bool = F
 def _loss_differences(before: Record, after: Record) -> Iterator[Difference]:
     """Yield the losses that only one of the two records has, as added or removed at the path of the loss."""
     losses_before, losses_after = (
-        [(loss.path, f"{loss.kind}: {loss.reason}") for loss in record.losses] for record in (before, after)
+        [(loss.path, f"{loss.severity} {loss.kind}: {loss.reason}") for loss in record.losses]
+        for record in (before, after)
     )
     for path, text in losses_before:
         if (path, text) not in losses_after:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import Loss, ToolwireError
+from toolwire.canonical.errors import Loss, Strictness, ToolwireError
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
@@ -56,7 +56,7 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     path: str
     route: Route = field(default_factory=Route)
     tenant: str = ""
-    strict: bool = False
+    strict: Strictness = False
     provider: str = ""
     protocol: str = ""
     """Protocol of the provider."""

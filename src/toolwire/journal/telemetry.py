@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolwire.canonical.content import Data, Media, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import counted_losses
 from toolwire.journal.records import Record, RecordBatch, decode_recorded_request, decode_recorded_response
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _span_attributes(record: Record) -> dict[str, Any]:
         "toolwire.provider": record.provider,
         "toolwire.version": record.toolwire,
         "toolwire.streamed": record.streamed,
-        "toolwire.losses": len(record.losses),
+        "toolwire.losses": len(counted_losses(record.losses)),
     }
     if record.stop_reasons:
         attributes["gen_ai.response.finish_reasons"] = record.stop_reasons

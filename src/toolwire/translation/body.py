@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
+from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, Strictness, counted_losses
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import OPENAI, PROFILES, HostProfile
@@ -115,7 +115,7 @@ def translate(
     site: str | None = None,
     title: str | None = None,
     envelope_key: EnvelopeKey | None = None,
-    strict: bool = False,
+    strict: Strictness = False,
     host: str = OPENAI.name,
     tool_call_parser: str = "off",
     reasoning_parser: str = "off",
@@ -137,7 +137,8 @@ def translate(
         site: The application's URL, for providers that ask for it in a header.
         title: The application's name, for providers that ask for it in a header.
         envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.
-        strict: Raise `LossyTranslationError` for any loss, not only for dropped safety limits.
+        strict: Raise `LossyTranslationError` for every loss but those of severity `info`, or with `"error"` for those
+            of severity `error`. Dropped safety limits always raise it.
         host: The profile of the Chat Completions server; `generic` for servers other than OpenAI's.
         tool_call_parser: For a response: the dialect of calls that the model wrote as text; `auto` for all, or `off`.
         reasoning_parser: The same for reasoning, as in `<think>`.
@@ -205,10 +206,17 @@ def _translate_error(data: bytes, reader: Codec, writer: Codec) -> _EncodedWithL
     return encoded_body, lambda: encoded_body.report.resolve(error, reader.wire_names)
 
 
-def raise_for_losses(losses: list[Loss], target: str, *, strict: bool) -> None:
-    """Raise `LossyTranslationError` for dropped constraints (safety limits), or with `strict` for any loss."""
-    if losses and (refused := losses if strict else [loss for loss in losses if loss.constraint]):
-        raise LossyTranslationError(refused, target)
+def raise_for_losses(losses: list[Loss], target: str, *, strict: Strictness) -> None:
+    """Raise `LossyTranslationError` for the losses that this strictness refuses, and for dropped constraints."""
+    if refused := refused_losses(losses, strict=strict):
+        raise LossyTranslationError(refused, target, losses)
+
+
+def refused_losses(losses: list[Loss], *, strict: Strictness) -> list[Loss]:
+    """Return the losses that this strictness refuses; dropped constraints (safety limits) are always among them."""
+    if strict == "error":
+        return [loss for loss in losses if loss.severity == "error"]
+    return counted_losses(losses) if strict else [loss for loss in losses if loss.constraint]
 
 
 def get_codec(name: str) -> Codec:

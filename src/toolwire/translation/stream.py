@@ -76,7 +76,7 @@ class FrameFieldLosses:
     def report(self, response: Response, report: LossReport) -> None:
         """Report everything collected that is not in `response` as well, which all events amount to."""
         for name in self._frames:
-            report.dropped((), "//" + escape_pointer(name), "unknown stream event")
+            report.dropped((), "//" + escape_pointer(name), "unknown stream event", severity="warning")
         if not self._fields:
             return
         foreign = foreign_extras(response, self._families)

@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from toolwire.canonical.content import OpaquePart, SettingChange, ToolCall, ToolResult
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Severity
 from toolwire.canonical.request import Continuation, Request
+from toolwire.canonical.response import Stop
 from toolwire.canonical.tools import Thinking
 from toolwire.codec.encoding.hosted_tools import hosted_call_as_text
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM
@@ -13,6 +14,7 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import Codec
 from toolwire.codec.losses import LossReport, SourcePath, WireNames, source_pointers
 
+_FINISHED_STOPS = ("end_turn", "stop_sequence")
 _ENCRYPTED_FIELD = b'"encrypted_content"'
 
 
@@ -26,6 +28,15 @@ def opaque_as_text(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> st
         return part.gist
     plan.report.dropped(path, "", f"{part.kind} has no equivalent in the target protocol")
     return None
+
+
+def report_stop_reason(stop: Stop, path: SourcePath, word: str, finished: str, report: LossReport) -> None:
+    """Report a stop reason that is sent as `word`; `finished` is the target's word for a complete answer.
+
+    A client that takes an unfinished answer for a complete one behaves differently.
+    """
+    severity: Severity = "error" if word == finished and stop.reason not in _FINISHED_STOPS else "info"
+    report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {word}", severity=severity)
 
 
 def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None:

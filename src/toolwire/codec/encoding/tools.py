@@ -182,14 +182,14 @@ def is_tool_search(tool: Tool) -> bool:
 
 def report_excluded_tool(located_tool: LocatedTool, request: Request, report: LossReport, reason: str) -> None:
     """Report a tool that the tool choice excludes; if it excludes a whole group, the group's name is reported too."""
-    report.dropped(located_tool.path, "", reason)
+    report.dropped(located_tool.path, "", reason, severity="info")  # the choice itself is reported as well
     group = request.tools[int(located_tool.path[1])] if request.tools and located_tool.path[0] == "tools" else None
     if isinstance(group, ToolGroup):
         chosen = (
             {reference.name for reference in request.tool_choice.names} if request.tool_choice is not None else set()
         )
         if chosen.isdisjoint(member.name for member in group.tools):
-            report.dropped(located_tool.path[:2], "name", reason)
+            report.dropped(located_tool.path[:2], "name", reason, severity="info")
 
 
 def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) -> bool:
@@ -211,7 +211,7 @@ def report_tool_change(change: ToolChange, path: SourcePath, report: LossReport)
     if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):
         report.dropped(path, "", "the target has no MCP servers")
     elif change.add:
-        report.approximated(path, "", "tools that are loaded later are declared from the start")
+        report.approximated(path, "", "tools that are loaded later are declared from the start", severity="info")
     if change.remove:
         report.dropped(path, "", "the target cannot remove tools within a conversation")
 

@@ -336,7 +336,10 @@ def _program_losses(
     """Return losses for the replaced code execution tools, and for the tools that the model no longer sees."""
     replaced = [(tool_path(index, tools[index]), _LOSS_REASON) for index in runner_indexes]
     hidden = [(tool.at or "", _HIDDEN_TOOL_REASON) for name, tool in program_tools.items() if name in hidden_names]
-    return [Loss(kind="approximated", path=path, reason=reason) for path, reason in replaced + hidden]
+    return [
+        Loss(severity="warning", kind="approximated", path=path, reason=reason, direction="request")
+        for path, reason in replaced + hidden
+    ]
 
 
 def _without_container(extras: Extras, protocol: str) -> Extras:

@@ -93,7 +93,13 @@ def plan_tool_search(request: Request, client: Codec, upstream: Codec, model: st
     return ToolSearchRequest(
         request=adapted,
         losses=[
-            Loss(kind="approximated", path=tool_path(index, tool), reason=_LOSS_REASON)
+            Loss(
+                severity="info",
+                kind="approximated",
+                path=tool_path(index, tool),
+                reason=_LOSS_REASON,
+                direction="request",
+            )
             for index, tool in searches.items()
         ],
         function_name=function_name,

@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from toolwire.canonical.errors import LossyTranslationError
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import ResponseContext
 from toolwire.codec.models.info import ModelInfo
@@ -185,7 +186,11 @@ async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingRespo
     failure: RequestRejected | None = None
     for backend in exchange.route_match.backends:
         exchange.observer.on_backend(backend)
-        exchange.upstream_request = await prepare_upstream_request(exchange, backend)
+        try:
+            exchange.upstream_request = await prepare_upstream_request(exchange, backend)
+        except LossyTranslationError as refusal:
+            exchange.observer.on_refusal(refusal.all_losses)
+            raise
         exchange.observer.on_request_sent(exchange.upstream_request)
         try:
             return await request_response(exchange)

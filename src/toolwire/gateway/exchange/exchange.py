@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolwire.canonical.errors import Loss
+from toolwire.canonical.errors import Loss, Strictness
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeKey
@@ -41,7 +41,7 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     body: bytes
     route: Route
     tenant: str
-    strict: bool = False
+    strict: Strictness = False
     created: int = 0
     channel: ChannelState | None = None
     """History of the WebSocket channel that carried the request."""
@@ -70,6 +70,9 @@ class ExchangeObserver(Struct):
 
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
         """Note the request that is about to be sent, and its losses."""
+
+    def on_refusal(self, losses: list[Loss]) -> None:
+        """Note the losses for which the request is refused instead of being sent."""
 
     def on_response(self, response: "BufferedResponse | StreamingResponse[bytes] | FrameLogReader") -> None:
         """Note the response, of which the client has received nothing yet."""

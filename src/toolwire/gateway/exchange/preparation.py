@@ -225,7 +225,8 @@ def _check_losses(draft: Draft, encoding: EncodedBody) -> None:
     if losses := draft.losses:
         exchange, upstream = draft.exchange, draft.upstream.name
         check_loss_count(losses, exchange.services.limits, upstream)
-        strict = exchange.client_request.strict or exchange.route_match.options.strict
+        requested, configured = exchange.client_request.strict, exchange.route_match.options.strict
+        strict = True in (requested, configured) or requested or configured  # the stricter of the two
         raise_for_losses(losses, upstream, strict=strict)
 
 

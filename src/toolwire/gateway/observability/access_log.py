@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from toolwire.canonical.errors import Loss
+from toolwire.canonical.errors import Loss, counted_losses
 from toolwire.canonical.response import Usage
 
 FLUSH_INTERVAL = 0.05
@@ -39,7 +39,8 @@ class RequestRecord(Struct, kw_only=True):
     model: str = ""
     streamed: bool = False
     failed: bool = False
-    losses: int = 0
+    losses: int = 0  # all but those of severity `info`
+    loss_errors: int = 0
     usage: Usage | None = None
     error: str = ""
     exception: Exception | None = None
@@ -52,6 +53,8 @@ class RequestRecord(Struct, kw_only=True):
         backend = f" -> {self.provider}/{model}" if self.provider else ""
         stream = " stream" if self.streamed else ""
         tokens, losses, error = "", f" losses={self.losses}" if self.losses else "", ""
+        if self.loss_errors:
+            losses += f" loss_errors={self.loss_errors}"
         if (usage := self.usage) is not None:
             tokens = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
         if self.error or self.failed:
@@ -130,11 +133,18 @@ def encode_losses(losses: Sequence[Loss]) -> bytes:
     return body if len(body) <= LIMIT_REPORT else _encode_truncated(losses, LIMIT_REPORT, _encode_json)
 
 
-def encode_losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
-    """Encode losses as ASCII JSON for a header. `body` is their full JSON; if it is too long, losses are left out."""
+def encode_losses_header(losses: list[Loss], report: bytes | None = None) -> bytes:
+    """Encode losses as ASCII JSON for a header, without those of severity `info`; empty if there are no others.
+
+    `report` is the JSON of all losses, if it is known. If the JSON is too long, losses are left out.
+    """
+    counted = counted_losses(losses)
+    if not counted:
+        return b""
+    body = report if report is not None and len(counted) == len(losses) else _encode_json({"losses": counted})
     if len(body) <= LIMIT_HEADER and len(escaped := _escape_non_ascii(body)) <= LIMIT_HEADER:
         return escaped
-    return _encode_truncated(losses, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))
+    return _encode_truncated(counted, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))
 
 
 def _encode_truncated(losses: Sequence[Loss], limit: int, encode: Callable[[Loss], bytes]) -> bytes:

@@ -173,7 +173,8 @@ class Metrics:
         self._values, self._slot = counters.values, counters.slot
         self._requests: dict[tuple[str, str, int], int] = {}
         self._tokens: dict[str, tuple[int, int]] = {}
-        self._losses_slot = self._slot(_LOSSES)
+        self._loss_error_slot = self._slot(f'{_LOSSES}{{severity="error"}}')
+        self._loss_warning_slot = self._slot(f'{_LOSSES}{{severity="warning"}}')
         self._streams_slot = self._slot(_STREAMS)
         self._bucket_slots = [self._slot(f'{_SECONDS}_bucket{{le="{le}"}}') for le in _BUCKET_LABELS]
         self._seconds_slot = self._slot(f"{_SECONDS}_sum")
@@ -214,7 +215,8 @@ class Metrics:
         slot = self._requests.get(key)
         added[self._request_slot(*key) if slot is None else slot] += 1
         if record.losses:
-            added[self._losses_slot] += record.losses
+            added[self._loss_error_slot] += record.loss_errors
+            added[self._loss_warning_slot] += record.losses - record.loss_errors
         added[self._seconds_slot] += seconds
         added[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
         if (usage := record.usage) is not None:

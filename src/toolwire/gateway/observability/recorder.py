@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwire import __version__
-from toolwire.canonical.errors import Loss
+from toolwire.canonical.errors import Loss, Strictness, counted_losses
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path
@@ -75,7 +75,7 @@ class FinishedExchange(Struct, gc=False):
     at: float
     route: Route
     tenant: str
-    strict: bool
+    strict: Strictness
     trace_parent: str
     sent_at: float | None = None
     responded_at: float | None = None
@@ -251,6 +251,10 @@ class RequestObserver(ExchangeObserver):
             self.capture.set_request(upstream_request)
         self.store_losses(upstream_request.losses)
 
+    def on_refusal(self, losses: list[Loss]) -> None:
+        """Store the losses for which the request is refused."""
+        self.store_losses(losses)
+
     def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""
         if self.capture is not None:
@@ -269,6 +273,11 @@ class RequestObserver(ExchangeObserver):
         """Log, count and record the request."""
         record, outputs = self.record, self.outputs
         record.duration = time.monotonic() - record.started_at
+        if self.losses:
+            counted = counted_losses(self.losses)
+            record.losses, record.loss_errors = len(counted), sum(loss.severity == "error" for loss in counted)
+            if self.capture is not None:
+                self.capture.losses = self.losses
         outputs.metrics.count_request(record)
         outputs.log(record)
         if outputs.recorder is not None and self.capture is not None:

@@ -126,7 +126,7 @@ async def _send_request(app: App, record: Record) -> None:
     if surface.version_header is not None and record.route.version is not None:
         headers.append((surface.version_header.encode(), record.route.version.encode("latin-1")))
     if record.strict:
-        headers.append((b"toolwire-strict", b"refuse"))
+        headers.append((b"toolwire-strict", b"error" if record.strict == "error" else b"refuse"))
     scope = {"type": "http", "method": "POST", "path": record.path, "query_string": b"", "headers": headers}
     body = [b"" if record.bodies is None else record.bodies.request]
 

@@ -23,7 +23,13 @@ from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
 from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelList
 from toolwire.gateway.server.auth import Authenticator, Principal
-from toolwire.gateway.server.request import DisconnectMonitor, HttpRequest, guess_protocol, is_strict, request_route
+from toolwire.gateway.server.request import (
+    DisconnectMonitor,
+    HttpRequest,
+    guess_protocol,
+    request_route,
+    requested_strictness,
+)
 from toolwire.gateway.server.stream_sender import StreamSender
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
@@ -217,10 +223,7 @@ class App:
         finally:
             sender.close()
             if losses := sender.losses:
-                observer.record.losses = len(losses)
                 observer.store_losses(losses)
-                if observer.capture is not None:
-                    observer.capture.losses = losses
 
     async def _send_response(self, http_request: HttpRequest, response: BufferedResponse) -> None:
         """Send a buffered response, with its losses in a header."""
@@ -228,9 +231,8 @@ class App:
         http_request.watch.close()
         observer.record.usage = None if response.summary is None else response.summary.usage
         headers = [JSON_HEADER]
-        if report := observer.store_losses(losses):
-            observer.record.losses = len(losses)
-            headers.append((b"toolwire-losses", encode_losses_header(losses, report)))
+        if (report := observer.store_losses(losses)) and (header := encode_losses_header(losses, report)):
+            headers.append((b"toolwire-losses", header))
         await http_request.respond(200, response.body, headers)
 
     async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
@@ -256,7 +258,7 @@ class App:
             body=body,
             route=request_route(codec, endpoint, headers),
             tenant=observer.principal.tenant,
-            strict=is_strict(headers),
+            strict=requested_strictness(headers),
             created=int(time.time()),
         )
 
@@ -362,6 +364,8 @@ class App:
             observer.store_losses([])
         encoding = codec.encode_error(error)
         headers = [JSON_HEADER, *extra_headers]
+        if observer.losses and (header := encode_losses_header(observer.losses, observer.loss_report)):
+            headers.append((b"toolwire-losses", header))
         if (seconds := encode_retry_after(error)) is not None:
             headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any
 
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Strictness
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.errors import RequestRejected
@@ -192,15 +192,17 @@ def _decode_route(protocol: str, endpoint: EndpointMatch, version: bytes, forwar
 _cached_route = lru_cache(maxsize=256)(_decode_route)
 
 
-def is_strict(headers: dict[bytes, bytes]) -> bool:
-    """Return whether the client wants an error instead of any loss (`toolwire-strict: refuse`)."""
+_STRICTNESS: dict[bytes | None, Strictness] = {None: False, b"refuse": True, b"error": "error"}
+
+
+def requested_strictness(headers: dict[bytes, bytes]) -> Strictness:
+    """Return the losses that the client wants to be refused (`toolwire-strict`)."""
     value = headers.get(b"toolwire-strict")
-    if value is None:
-        return False
-    if value != b"refuse":  # never ignore it: the client relies on it
-        message = f"toolwire-strict: unknown value {value.decode('latin-1')!r}; send 'refuse' or omit the header"
+    if (strictness := _STRICTNESS.get(value)) is None:  # never ignore it: the client relies on it
+        text = (value or b"").decode("latin-1")
+        message = f"toolwire-strict: unknown value {text!r}; send 'refuse' or 'error', or omit the header"
         raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
-    return True
+    return strictness
 
 
 def guess_protocol(scope: Scope, headers: dict[bytes, bytes]) -> str:

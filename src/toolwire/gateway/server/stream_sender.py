@@ -10,7 +10,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from toolwire.codec.framing import JSON_MEDIA_TYPE, JsonArrayFramer
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
-from toolwire.gateway.observability.access_log import encode_losses, encode_losses_header
+from toolwire.gateway.observability.access_log import encode_losses_header
 from toolwire.gateway.server.request import HttpRequest
 from toolwire.gateway.state.background_jobs import FrameLogReader
 from toolwire.translation.stream import StreamTranslator
@@ -88,10 +88,9 @@ class StreamSender:
         http_request.watch.response_complete = True
         if self._array_framer is not None:
             await send({"type": "http.response.body", "body": self._array_framer.close(), "more_body": True})
-        if self._codec.surface.allows_comments and (response_losses := response.losses[len(request_losses) :]):
-            comment = b": toolwire-losses %b\n\n" % encode_losses_header(
-                response_losses, encode_losses(response_losses)
-            )
+        response_losses = response.losses[len(request_losses) :]
+        if self._codec.surface.allows_comments and (report := encode_losses_header(response_losses)):
+            comment = b": toolwire-losses %b\n\n" % report
             await send({"type": "http.response.body", "body": comment, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
@@ -110,7 +109,7 @@ class StreamSender:
         if self._heartbeat_task is not None:
             await self._heartbeat_task
 
-    async def _send_head(self, losses: Sequence[Loss]) -> None:
+    async def _send_head(self, losses: list[Loss]) -> None:
         """Send status 200 and the headers of a stream, with the losses known before it."""
         record = self._http_request.observer.record
         record.status, record.streamed, self._http_request.head_sent = 200, True, True
@@ -123,8 +122,8 @@ class StreamSender:
             (b"x-accel-buffering", b"no"),
             (b"toolwire-exchange", record.id.encode()),
         ]
-        if losses:
-            headers.append((b"toolwire-losses", encode_losses_header(losses, encode_losses(losses))))
+        if report := encode_losses_header(losses):
+            headers.append((b"toolwire-losses", report))
         await self._http_request.start_response(200, headers)
 
     def _heartbeat(self) -> None:
@@ -146,7 +145,7 @@ class StreamSender:
                 self._ping_translator = StreamTranslator(self._codec, self._codec, ResponseContext())
             data = self._ping_translator.inject(Notice(kind="ping"))
             if not self._http_request.head_sent:
-                await self._send_head(())
+                await self._send_head([])
         if self._array_framer is not None:
             data = self._array_framer.add(data)
         if data:

@@ -276,7 +276,8 @@ class PendingResponse:
         try:
             await self._store.put(self.take_staged_rows())
         except StateUnavailable as error:
-            return Loss(kind="dropped", path="/store", reason=f"the response was not stored: {error.reason}")
+            reason = f"the response was not stored: {error.reason}"
+            return Loss(severity="error", kind="dropped", path="/store", reason=reason, direction="request")
         return None
 
     def stage(self, body: bytes) -> None:

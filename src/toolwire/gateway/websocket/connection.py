@@ -319,11 +319,8 @@ class _WebSocketSession:
                             replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind))
                         )
                     yield event
-        losses = response.losses
-        observer.store_losses(losses)
-        if capture is not None:
-            capture.losses = losses
-        record.usage, record.losses = response.usage, len(losses)
+        observer.store_losses(response.losses)
+        record.usage = response.usage
         record.failed = response.error is not None
 
     async def _send_events(self, stream_id: str, events: list[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
@@ -281,8 +282,7 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, 
     if stop.sequence is not None or not plan.same_protocol:
         body["stop_sequence"] = stop.sequence
     if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        reason = f"{stop.raw or stop.reason} sent as {body['stop_reason']}"
-        plan.report.approximated(("candidates", 0, "stop"), "reason", reason)
+        report_stop_reason(stop, ("candidates", 0, "stop"), body["stop_reason"], "end_turn", plan.report)
 
 
 def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:

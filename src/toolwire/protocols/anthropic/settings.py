@@ -264,7 +264,7 @@ def _encode_display(thinking: Thinking, kind: str, plan: EncodingPlan) -> Any:
     if thinking.visibility is None:
         return UNSET
     if kind == "disabled" and not plan.same_protocol:
-        plan.report.dropped(("thinking",), "visibility", "thinking is disabled")
+        plan.report.dropped(("thinking",), "visibility", "thinking is disabled", severity="info")
         return UNSET
     if not plan.same_protocol:
         report_thinking_visibility(thinking, plan.report)

@@ -382,7 +382,7 @@ def _encode_foreign_native(tool: NativeTool, located_tool: LocatedTool, plan: En
     if (server := portable_server(tool)) is not None:
         return encode_server(server, located_tool.path, plan)
     if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
-        plan.report.approximated(located_tool.path, "", TARGET_HAS_TOOL_SEARCH)
+        plan.report.approximated(located_tool.path, "", TARGET_HAS_TOOL_SEARCH, severity="info")
         return _TOOL_SEARCH
     report_missing_native(located_tool, plan, has_connectors=True)
     return None
@@ -495,14 +495,14 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
         return UNSET
     report_validated_choice(choice, plan.report)
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared", severity="info")
         if choice.parallel is not None:
-            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
+            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared", severity="info")
         return UNSET
     mode = choice.mode
     if not plan.same_protocol and mode in ("required", "named") and refuses_forced_choice(plan.target.model or ""):
         reason = "the model does not support a forced tool choice; sent as auto"
-        plan.report.approximated(("tool_choice",), "mode", reason)
+        plan.report.approximated(("tool_choice",), "mode", reason, severity="error")
         mode = "auto"
     shape = _encode_choice_mode(mode, choice, request, plan)
     if choice.parallel is not None and (plan.same_protocol or mode != "none"):
@@ -545,6 +545,8 @@ def _encode_named_choice(request: Request, choice: ToolChoice, plan: EncodingPla
         plan.report.approximated(("tool_choice",), "names", reason)
         return ChoiceShape(type="any")
     if named.kind == "native" and not plan.same_protocol:
-        plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; sent as auto")
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target does not have this tool; sent as auto", severity="error"
+        )
         return ChoiceShape(type="auto")
     return ChoiceShape(type="tool", name=plan.tool_name(named.name, named.namespace))

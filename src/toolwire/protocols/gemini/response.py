@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
@@ -374,7 +375,7 @@ def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int
     finish_reason = WIRE_STOPS[stop.reason]
     path: SourcePath = ("candidates", number, "stop")
     if stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {finish_reason}")
+        report_stop_reason(stop, path, finish_reason, "STOP", plan.report)
     if stop.sequence is not None:
         plan.report.dropped(path, "sequence")
     return finish_reason

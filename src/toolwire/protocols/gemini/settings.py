@@ -281,7 +281,7 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -
         shape.include_thoughts = thinking.visibility != "omitted"
         report_thinking_visibility(thinking, plan.report)
     elif thinking.visibility is not None:
-        plan.report.dropped(("thinking",), "visibility", "thinking is disabled")
+        plan.report.dropped(("thinking",), "visibility", "thinking is disabled", severity="info")
     elif thinking.enabled and is_enabled:
         shape.include_thoughts = True
     if shape != ThinkingShape():

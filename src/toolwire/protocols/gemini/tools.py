@@ -474,10 +474,12 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) 
         plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     if not has_functions:
         if choice.mode is not None:
-            plan.report.dropped(("tool_choice",), "mode", "no functions are declared")
+            plan.report.dropped(("tool_choice",), "mode", "no functions are declared", severity="info")
         return UNSET
     if chosen_native_tool(request) is not None:
-        plan.report.approximated(("tool_choice",), "names", "the target cannot force a hosted tool; sent as auto")
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target cannot force a hosted tool; sent as auto", severity="error"
+        )
         return CallingShape(mode="AUTO")
     return _encode_mode(choice, plan, validated=validated)
 

@@ -261,7 +261,7 @@ def _encode_system(request: Request, lifted_count: int, plan: StepPlan) -> str |
     texts = _system_texts(request, lifted_count, plan)
     for position, (text, path) in enumerate(texts):
         if position:
-            plan.report.approximated(path, "", "joined with the preceding text")
+            plan.report.approximated(path, "", "joined with the preceding text", severity="info")
         if text.cache is not None:
             plan.report.dropped((*path, "cache"), "", "the target caches automatically")
         for index in range(len(text.annotations or ())):

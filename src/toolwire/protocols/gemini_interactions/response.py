@@ -11,6 +11,7 @@ from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import parse_json, report_hosted_counts
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
@@ -322,8 +323,7 @@ def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], p
     if stop is None:
         return
     if stop.reason not in _EXACT_STOPS:
-        loss_reason = f"{stop.raw or stop.reason} sent as {body['status']}"
-        plan.report.approximated(("candidates", 0, "stop"), "reason", loss_reason)
+        report_stop_reason(stop, ("candidates", 0, "stop"), body["status"], "completed", plan.report)
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
 

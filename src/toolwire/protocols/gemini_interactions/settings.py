@@ -196,7 +196,7 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> str | None:
         field = "enabled" if thinking.enabled is False else "effort"
         plan.report.approximated(("thinking",), field, "the target's models always think; sent as minimal")
         if thinking.enabled is False and level not in (None, "none"):
-            plan.report.dropped(("thinking",), "effort", "thinking is disabled")
+            plan.report.dropped(("thinking",), "effort", "thinking is disabled", severity="info")
         return "minimal"
     if level is not None and level not in THINKING_LEVELS:
         plan.report.approximated(("thinking",), "effort", f"{level} sent as high")

@@ -245,7 +245,7 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
     if choice is None or choice.mode is None:
         return _VALIDATED_MODE if is_strict else UNSET
     if not has_tools:
-        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared", severity="info")
         return UNSET
     free_mode = _VALIDATED_MODE if is_strict or choice.validated else "auto"
     if choice.mode not in ("named", "allowed"):

@@ -142,7 +142,7 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
         report.dropped(("thinking",), "budget_tokens", "the target's models choose their own thinking budget")
     if thinking.enabled is False:
         if effort not in (None, "none"):
-            report.dropped(("thinking",), "effort", "thinking is disabled")
+            report.dropped(("thinking",), "effort", "thinking is disabled", severity="info")
         return False
     if effort is None:
         return True if thinking.budget_tokens is not None else thinking.enabled

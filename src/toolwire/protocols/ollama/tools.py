@@ -187,7 +187,7 @@ def report_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> N
         case "none":
             plan.report.approximated(("tool_choice",), "", "the target has no tool choice; no tools sent")
         case _ if not has_tools:
-            plan.report.dropped(("tool_choice",), "", "no tools are declared")
+            plan.report.dropped(("tool_choice",), "", "no tools are declared", severity="info")
         case "required":
             plan.report.dropped(("tool_choice",), "", "the target cannot force a tool call")
         case "named":

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, Turn, derive_response_id
@@ -434,7 +435,7 @@ def encode_stop(
     if stop.reason == "refusal" and has_refusal:
         return "stop"
     if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {reason}")
+        report_stop_reason(stop, path, reason, "stop", plan.report)
     if stop.sequence is not None:
         plan.report.dropped(path, "sequence")
     return reason

@@ -446,9 +446,9 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
         return {}
     report_validated_choice(choice, plan.report)
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared", severity="info")
         if choice.parallel is not None:
-            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
+            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared", severity="info")
         return {}
     body: dict[str, Any] = {}
     if choice.parallel is not None:
@@ -476,7 +476,9 @@ def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
         if reference.kind in ("function", "freeform") and reference.name in available:
             chosen.append(reference)
         elif choice.mode == "named":
-            plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; sent as auto")
+            plan.report.approximated(
+                ("tool_choice",), "names", "the target does not have this tool; sent as auto", severity="error"
+            )
         else:
             plan.report.dropped(("tool_choice", "names", index), "", "the target does not have this tool")
     return chosen

@@ -365,7 +365,7 @@ def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> No
         for number in range(len(text.annotations or ())):
             plan.report.dropped(("system", index, "annotations", number), "")
         if index:
-            plan.report.approximated(("system", index), "", "joined with the preceding text")
+            plan.report.approximated(("system", index), "", "joined with the preceding text", severity="info")
     if system:
         body["instructions"] = "\n\n".join(text.text for text in system)
 

@@ -11,6 +11,7 @@ from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
@@ -425,7 +426,7 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None
 def _report_stop(stop: Stop, encoded: str, plan: ItemPlan, *, is_exact: bool) -> None:
     """Report an approximated stop reason, sent as `encoded`, and the loss of the stop sequence."""
     if not is_exact:
-        plan.report.approximated(("candidates", 0, "stop"), "reason", f"{stop.raw or stop.reason} sent as {encoded}")
+        report_stop_reason(stop, ("candidates", 0, "stop"), encoded, "completed", plan.report)
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
 

@@ -187,7 +187,7 @@ def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: So
         shape.effort = "high"
     if thinking.enabled is False:
         if thinking.effort not in (None, "none"):
-            plan.report.dropped(path, "effort", "thinking is disabled")
+            plan.report.dropped(path, "effort", "thinking is disabled", severity="info")
         shape.effort = "none"
     elif thinking.enabled and thinking.effort is None:
         plan.report.approximated(path, "enabled", "the target's models decide whether to think")
@@ -330,7 +330,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
     if choice is None or choice.mode is None:
         return UNSET
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared", severity="info")
         return UNSET
     if not plan.same_protocol:
         tool = chosen_native_tool(request)
@@ -381,7 +381,7 @@ def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) ->
     if choice is None or choice.parallel is None:
         return UNSET
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
+        plan.report.dropped(("tool_choice",), "parallel", "no tools are declared", severity="info")
         return UNSET
     return choice.parallel
 

@@ -331,7 +331,9 @@ def encode_tool(tool: Tool | ToolRef, path: SourcePath, plan: ItemPlan) -> Any:
             plan.report.dropped(path, "", "the target cannot refer to tools of MCP servers")
             return None
         case ToolRef():
-            plan.report.approximated(path, "", "without tool search, the tool is declared from the start")
+            plan.report.approximated(
+                path, "", "without tool search, the tool is declared from the start", severity="info"
+            )
             return None
 
 
@@ -350,7 +352,7 @@ def _encode_foreign_native(tool: NativeTool, path: SourcePath, plan: ItemPlan) -
     if (server := portable_server(tool)) is not None:
         return encode_server(server, path, plan)
     if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
-        plan.report.approximated(path, "", TARGET_HAS_TOOL_SEARCH)
+        plan.report.approximated(path, "", TARGET_HAS_TOOL_SEARCH, severity="info")
         return _TOOL_SEARCH
     report_missing_native(LocatedTool(tool, path), plan, has_connectors=True)
     return None

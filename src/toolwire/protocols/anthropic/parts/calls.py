@@ -363,7 +363,11 @@ def encode_hosted_result(use: HostedUse, located_part: LocatedPart, plan: Encodi
             for index in range(len(content)):
                 pointer = f"/content/{plan.output_index}/content/{index}/encrypted_content"
                 plan.report.added(
-                    located_part.path, "", pointer, "no encrypted content for results of another provider"
+                    located_part.path,
+                    "",
+                    pointer,
+                    "no encrypted content for results of another provider",
+                    severity="info",
                 )
         case "web_fetch":
             url = use.pages[0].url if use.pages else ""
@@ -404,7 +408,9 @@ def encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encodi
 def encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode a tool change of an Anthropic client; None for other protocols, whose tools are all declared at start."""
     if not plan.same_protocol:
-        plan.report.approximated(located_part.path, "", "tools that are loaded later are declared from the start")
+        plan.report.approximated(
+            located_part.path, "", "tools that are loaded later are declared from the start", severity="info"
+        )
         return None
     kind, changed = ("tool_addition", part.add) if part.add else ("tool_removal", part.remove)
     tool = changed[0]

@@ -100,7 +100,9 @@ def encode_foreign_citation(
     for field in ("start", "end"):
         if getattr(citation, field) is not None:
             plan.report.dropped(path, field, "the target cites complete texts only")
-    plan.report.added(path, "", f"{target}/encrypted_index", "no encrypted content for results of another provider")
+    plan.report.added(
+        path, "", f"{target}/encrypted_index", "no encrypted content for results of another provider", severity="info"
+    )
     fields = {"url": citation.url, "title": citation.title, "cited_text": citation.quote or "", "encrypted_index": ""}
     return {"type": "web_search_result_location", **fields}
 

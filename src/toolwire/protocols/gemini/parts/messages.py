@@ -231,7 +231,13 @@ class ContentsEncoder:
         if calls and not is_before_gemini_3(plan) and (shape := parts[first]).thought_signature is UNSET:
             shape.thought_signature = DUMMY_SIGNATURE
             target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
-            plan.report.added(calls[0].path, "", target, "the model requires signed calls; placeholder signature sent")
+            plan.report.added(
+                calls[0].path,
+                "",
+                target,
+                "the model requires signed calls; placeholder signature sent",
+                severity="info",
+            )
         if parts:
             self.contents.append({"role": "model", "parts": parts})
 

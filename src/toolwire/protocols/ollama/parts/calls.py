@@ -180,7 +180,10 @@ def encode_result(
     if call_index.is_ambiguous(name):
         reason = f"{name} was called more than once and the target matches results by name; matched by order"
         plan.report.approximated(
-            located_part.path, "call_id" if has_id and part.content != _UNANSWERED_CONTENT else "", reason
+            located_part.path,
+            "call_id" if has_id and part.content != _UNANSWERED_CONTENT else "",
+            reason,
+            severity="info",
         )
     texts, images = _encode_content(part, located_part, plan)
     body["content"] = (ERROR_MARK if part.status != "ok" else "") + "\n".join(texts)

@@ -515,7 +515,9 @@ def _encode_file(part: Media, source: Inline, located_part: LocatedPart, plan: E
     name = part.name
     if name is None and not plan.same_protocol:
         name = "document." + ((part.media_type or "").rpartition("/")[2] or "bin")
-        plan.report.added(located_part.path, "", UNLOCATED + name, f"the target requires a file name; set to {name}")
+        plan.report.added(
+            located_part.path, "", UNLOCATED + name, f"the target requires a file name; set to {name}", severity="info"
+        )
     data = source.data if BARE_FORM in part.wire_form else data_url(source.data, part.media_type)
     return FilePart(file=FileShape(file_data=data, filename=none_to_unset(name)))
 

@@ -451,6 +451,7 @@ def _finish_assistant(
     elif calls and "reasoning_content" not in body and requires_reasoning(plan):
         body["reasoning_content"] = ""
         reason = "the model requires reasoning_content with tool calls; set to empty"
-        plan.report.added(turn.path, "", f"/messages/{plan.output_index}/reasoning_content", reason)
+        pointer = f"/messages/{plan.output_index}/reasoning_content"
+        plan.report.added(turn.path, "", pointer, reason, severity="info")
     _encode_name(body, turn, plan)
     return [body]

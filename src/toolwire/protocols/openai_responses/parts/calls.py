@@ -333,7 +333,7 @@ def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: It
     if len(texts) < len(content):
         return content
     if len(texts) > 1:
-        plan.report.approximated(located_part.path, "content", "several texts are joined into one")
+        plan.report.approximated(located_part.path, "content", "several texts are joined into one", severity="info")
     return "\n".join(texts)
 
 

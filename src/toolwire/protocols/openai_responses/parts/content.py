@@ -436,7 +436,9 @@ def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
             shape.file_data = source.data if _BARE_FORM in source.wire_form else data_url(source.data, part.media_type)
             if not plan.same_protocol and part.name is None:
                 shape.filename = "document." + (part.media_type or "application/octet-stream").rpartition("/")[2]
-                plan.report.added(path, "", UNLOCATED + shape.filename, "the target requires a file name")
+                plan.report.added(
+                    path, "", UNLOCATED + shape.filename, "the target requires a file name", severity="info"
+                )
         case Url():
             shape.file_url = source.url if _NO_SOURCE not in source.wire_form else UNSET
             if part.media_type is not None:

@@ -166,7 +166,9 @@ def _encode_hosted_item(use: HostedUse, status: str, plan: ItemPlan, path: Sourc
     item: dict[str, Any] = {"id": header.id, "status": status}
     if use.kind == "code_execution":
         outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
-        plan.report.added(path, "", f"/output/{index}/container_id", "the target requires a container id; left empty")
+        plan.report.added(
+            path, "", f"/output/{index}/container_id", "the target requires a container id; left empty", severity="info"
+        )
         return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
     if use.kind == "web_fetch":
         url = use.urls[0] if use.urls else use.pages[0].url if use.pages else None

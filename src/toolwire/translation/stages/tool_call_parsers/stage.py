@@ -509,4 +509,4 @@ def report_recovered(response: Response, report: LossReport) -> None:
             if recovered:
                 first = (*path, "messages", position, "parts", recovered[0][0])
                 forms = ", ".join([form for _, form in recovered])
-                report.approximated(first, "", f"recovered from text that the model wrote: {forms}")
+                report.approximated(first, "", f"recovered from text that the model wrote: {forms}", severity="info")
