@@ -128,7 +128,7 @@ def test_losses_are_listed_on_stderr() -> None:
     result = translate(LOSSY_REQUEST)
     assert result.exit_code == 0
     assert "top_k" not in json.loads(result.stdout)
-    assert [line for line in result.stderr.splitlines() if line.startswith("dropped /top_k: ")]
+    assert [line for line in result.stderr.splitlines() if line.startswith("warning dropped /top_k: ")]
 
 
 def test_report_option_writes_losses_to_a_file(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_report_without_losses_is_an_empty_list(tmp_path: Path) -> None:
     ("body", "kind", "lost"),
     [
         (LOSSY_REQUEST, "request", "/top_k"),
-        (anthropic_stream(a_field_of_tomorrow=True), "stream", "/a_field_of_tomorrow"),
+        (anthropic_stream(container={"id": "c"}), "stream", "/container"),
     ],
 )
 def test_strict_refuses_a_loss(body: Any, kind: str, lost: str, tmp_path: Path) -> None:
@@ -163,6 +163,21 @@ def test_strict_refuses_a_loss(body: Any, kind: str, lost: str, tmp_path: Path) 
     assert result.stdout_bytes == b""
     assert lost in result.stderr
     assert lost in [loss["path"] for loss in json.loads(report.read_bytes())]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(LOSSY_REQUEST, "request"), (anthropic_stream(container={"id": "c"}), "stream")]
+)
+def test_strict_error_accepts_warnings(body: Any, kind: str) -> None:
+    assert translate(body, "--strict=error", kind=kind).exit_code == 0
+
+
+def test_losses_of_no_consequence_are_counted_and_never_refused() -> None:
+    body = anthropic_stream(a_field_of_tomorrow=True)
+    result = translate(body, "--strict", kind="stream")
+    assert result.exit_code == 0
+    assert "a_field_of_tomorrow" not in result.stderr
+    assert "of no consequence" in result.stderr
 
 
 def test_model_fills_in_for_a_body_without_one() -> None:

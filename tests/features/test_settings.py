@@ -48,7 +48,7 @@ def test_an_effort_becomes_a_budget_in_older_anthropic_models(source: str) -> No
     body, losses = translate_checked(EFFORT_REQUESTS[source], source, "anthropic", "claude-sonnet-4-5")
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 25_600}
     assert "output_config" not in body
-    assert [kind for kind, _ in losses] == ["approximated", "added"]
+    assert [kind for kind, _ in losses] == ["added", "approximated"]
 
 
 def test_the_effort_none_disables_thinking() -> None:

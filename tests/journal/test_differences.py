@@ -91,6 +91,6 @@ def test_losses_are_compared_by_path() -> None:
     )
     comparison = compare_records(record(losses=[common_loss, gone]), record(losses=[common_loss, come]))
     assert [str(one) for one in comparison["losses"]] == [
-        'removed /gone: "dropped: no place"',
-        'added /come: "dropped: no place"',
+        'removed /gone: "warning dropped: no place"',
+        'added /come: "warning dropped: no place"',
     ]

@@ -24,7 +24,7 @@ from toolwire.codec.losses import WireNames, element_pointers, foreign_extras, s
 from toolwire.protocols import PROTOCOLS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-LOSS = re.compile(r"(?P<kind>\w+) (?P<path>.*?)(?: -> .*?)?: (?P<reason>.*)")
+LOSS = re.compile(r"(?:error|warning|info) (?P<kind>\w+) (?P<path>.*?)(?: -> .*?)?: (?P<reason>.*)")
 KINDS = {"requests": "request", "responses": "response", "streams": "response", "errors": "error"}
 
 NO_EQUIVALENT = "no equivalent in the target protocol"
@@ -189,7 +189,7 @@ def _parse_loss(text: str) -> Loss:
     match = LOSS.fullmatch(text)
     if match is None:
         raise ValueError(f"not a loss: {text}")
-    return Loss(match["kind"], match["path"], match["reason"])
+    return Loss(match["kind"], match["path"].removeprefix("body"), match["reason"])
 
 
 def verdicts(source: str, target: str) -> Iterator[tuple[Body, list[tuple[str, Verdict]], list[Loss]]]:

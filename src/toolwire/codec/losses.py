@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from toolwire.canonical.content import ToolCall, ToolResult
 from toolwire.canonical.errors import Direction, Loss, LossKind, Severity
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.request import Request
@@ -78,10 +79,11 @@ class LossReport:
         self.has_constraint = False
         self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool, Severity | None]] = []
         self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
+        self._rewritten_ids: dict[str, str] = {}
         self._shared_root: Node | None = None  # a response whose extras are `SharedExtras`
 
     def __bool__(self) -> bool:
-        return bool(self._entries or self._rewritten)
+        return bool(self._entries or self._rewritten or self._rewritten_ids)
 
     def dropped(
         self,
@@ -113,6 +115,10 @@ class LossReport:
         """Report changes inside a single field, each as kind, pointer below the field, and reason."""
         if changes:
             self._rewritten.append((path, field, changes))
+
+    def id_rewritten(self, id: str, encoded: str) -> None:
+        """Report a call id that the target receives in another form, wherever it stands in the messages."""
+        self._rewritten_ids[id] = encoded
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
         """Add the losses of a separately encoded value, which stands at the source path `below`."""
@@ -151,6 +157,8 @@ class LossReport:
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Return the losses with JSON pointers into the source body; `wire_names` are its protocol's field names."""
         shared = root.extras
+        if self._rewritten_ids:
+            self._report_rewritten_ids(root)
         if type(shared) is not SharedExtras or root is not self._shared_root or self._rewritten:
             return self._resolve(root, wire_names)
         key: tuple[Any, ...] = (id(wire_names), *self._entries)
@@ -160,6 +168,20 @@ class LossReport:
             if len(shared.memo) < LIMIT_MEMO_ENTRIES and all(len(path) < 2 for _, path, *_ in self._entries):
                 shared.memo[key] = losses
         return losses.copy()
+
+    def _report_rewritten_ids(self, root: Node) -> None:
+        """Report every call and result whose id is rewritten."""
+        ids, self._rewritten_ids = self._rewritten_ids, {}
+        owners: list[tuple[SourcePath, Any]] = [((), root)]
+        if isinstance(root, Response):
+            owners = [(("candidates", index), candidate) for index, candidate in enumerate(root.candidates)]
+        for path, owner in owners:
+            for number, message in enumerate(getattr(owner, "messages", ())):
+                for position, part in enumerate(message.parts):
+                    field = "id" if isinstance(part, ToolCall) else "call_id"
+                    if isinstance(part, ToolCall | ToolResult) and (id := ids.get(getattr(part, field) or "")):
+                        part_path = (*path, "messages", number, "parts", position)
+                        self.approximated(part_path, field, f"sent as {id}, and restored", severity="info")
 
     def _resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Resolve all losses as `resolve` does, without the cache of shared extras."""

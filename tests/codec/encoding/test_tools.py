@@ -131,7 +131,18 @@ def test_declared_tools_can_be_mapped_back(
     assert tools.mapping.tools == ({} if original is None else {alias: original})
     losses = report.resolve(Request(origin="", tools=(tool,)), {})
     as_function = original is not None and original.freeform
-    assert [(loss.kind, loss.path) for loss in losses] == ([("approximated", "/tools/0")] if as_function else [])
+    expected = [("info", "/tools/0/name")] if alias != tool.name else []
+    expected += [("warning", "/tools/0")] if as_function else []
+    assert [(loss.severity, loss.path) for loss in losses] == expected
+
+
+@pytest.mark.parametrize("name", ["mcp.files.read", "f" * 65, "søk"])
+def test_renamed_tools_are_reported(name: str) -> None:
+    tools, report, tool = plan(freeform=False), LossReport(), FunctionTool(name=name)
+    alias = tools.declare(tool, ("tools", 0), report)
+    (loss,) = report.resolve(Request(origin="", tools=(tool,)), {})
+    assert (loss.severity, loss.kind, loss.path) == ("warning", "approximated", "/tools/0/name")
+    assert loss.reason == f"sent as {alias}"
 
 
 def test_conversation_tools_include_later_and_removed_ones() -> None:

@@ -97,7 +97,8 @@ def test_long_report_is_truncated_between_losses() -> None:
             report = json.loads(body)
             assert len(report["losses"]) + report["more"] >= 3000
             header = json.loads(response.headers["toolwire-losses"])
-            assert len(header["losses"]) + header["more"] == len(report["losses"]) + report["more"]
+            infos = sum(loss["severity"] == "info" for loss in report["losses"])
+            assert len(header["losses"]) + header["more"] == len(report["losses"]) + report["more"] - infos
 
     run_async(work())
 
@@ -126,7 +127,7 @@ def test_metrics_are_summed_and_survive_a_restart() -> None:
     text = second.render().decode()
     assert 'toolwire_requests_total{client="anthropic",provider="up",status="200"} 3\n' in text
     assert 'toolwire_tokens_total{provider="up",kind="output"} 21\n' in text
-    assert "toolwire_losses_total 6\n" in text
+    assert 'toolwire_losses_total{severity="warning"} 6\n' in text
     assert "toolwire_streams 2\n" in text
     assert 'toolwire_request_seconds_bucket{le="0.25"} 2\n' in text
     assert 'toolwire_request_seconds_bucket{le="300"} 2\n' in text

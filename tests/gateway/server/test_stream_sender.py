@@ -31,7 +31,9 @@ from toolwire.canonical.events import ResponseEnd
 from toolwire.protocols import PROTOCOLS
 
 LOSSY = SSE_HEAD + transfer_chunk(
-    STREAM_START.replace(b'"id"', b'"x_unknown": "v", "id"') + chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
+    STREAM_START.replace(b'"id"', b'"prompt_filter_results": [1], "x_unknown": "v", "id"')
+    + chat_sse_event({}, "stop")
+    + b"data: [DONE]\n\n"
 )
 LOSSY += b"0\r\n\r\n"
 COMMENT = b": toolwire-losses "
@@ -44,15 +46,17 @@ def test_response_losses_are_sent_as_a_final_comment(protocol: str) -> None:
             response = await gateway.send_question(protocol, stream=True)
             wire = await response.read(100_000)
             path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
-            stored_paths = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
+            stored = json.loads((await gateway.get(path))[1])["losses"]
+        counted_paths = [loss["path"] for loss in stored if loss["severity"] != "info"]
         assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
-        assert "/x_unknown" in stored_paths
+        assert "/prompt_filter_results/0" in counted_paths
+        assert ("info", "/x_unknown") in [(loss["severity"], loss["path"]) for loss in stored]
         assert (COMMENT in wire) is PROTOCOLS[protocol].surface.allows_comments
         if PROTOCOLS[protocol].surface.allows_comments:
             comment = wire[wire.index(COMMENT) + len(COMMENT) :]
             assert comment.endswith(b"\n\n")
             header = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))
-            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == stored_paths
+            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == counted_paths
 
     run_async(work())
 

@@ -34,7 +34,7 @@ def test_effort_becomes_budget_for_older_model(effort: str, budget: int) -> None
     body, losses = encoded("claude-sonnet-4-5", {"enabled": True, "effort": effort}, max_tokens=10_000)
     assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
     assert "output_config" not in body
-    assert losses == [("approximated", "/reasoning/effort"), ("added", "/reasoning/enabled")]
+    assert losses == [("added", "/reasoning/enabled"), ("approximated", "/reasoning/effort")]
 
 
 @pytest.mark.parametrize(("budget", "sent"), [(10, 1024), (2048, 2048), (9999, 4095)])

@@ -12,7 +12,7 @@ from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
-from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id
+from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id, original_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
@@ -110,6 +110,8 @@ class EncodingPlan:
             return id
         if (legal := self._ids.get(id)) is None:
             legal = self._ids[id] = legal_id(id, self._rules.id_pattern, self._rules.id_limit)
+            if legal not in (id, original_id(id)):
+                self.report.id_rewritten(id, legal)
         return legal
 
     def id_of(self, located_part: LocatedPart) -> str:

@@ -73,6 +73,10 @@ class ToolNamePlan:
         as_function = isinstance(tool, FreeformTool) and not self.freeform
         if as_function or alias != tool.name or tool.namespace is not None:
             self.mapping.tools[alias] = OriginalTool(tool.name, tool.namespace, as_function)
+        if alias != tool.name:
+            # Calls are mapped back, but a prompt that names the tool uses the other name.
+            flat = f"{tool.namespace}__{tool.name}"
+            report.approximated(path, "name", f"sent as {alias}", severity="info" if alias == flat else "warning")
         if as_function:
             reason = "the target has no freeform tools: declared as a function with one string parameter"
             report.approximated(path, "", reason)

@@ -372,7 +372,8 @@ def _pair_turn(turn: Turn, calls: list[_LocatedCall], report: LossReport) -> Tur
                 report.dropped(results_by_id[part.call_id].path, "", "superseded by a later result for the same call")
             results_by_id[part.call_id] = located
         elif isinstance(part, ToolResult) and part.executor == "client":
-            report.approximated(located.path, "call_id", "no call of the previous turn has this id: sent as text")
+            field, problem = ("call_id", "has this id") if part.call_id else ("", "awaits this result")
+            report.approximated(located.path, field, f"no call of the previous turn {problem}: sent as text")
             if part.status != "ok":
                 report.approximated(located.path, "status", "stated before the text")
             others.extend(_orphan_as_text(located, part))
@@ -384,9 +385,9 @@ def _pair_turn(turn: Turn, calls: list[_LocatedCall], report: LossReport) -> Tur
 
 def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[LocatedPart]:
     """Yield a result whose call is missing as text, marked as such."""
-    label = result.name or "a tool"
+    label = (result.name or "a tool") + (f", call {result.call_id}" if result.call_id else "")
     outcome = "" if result.status == "ok" else f": {result.status}"
-    yield LocatedPart(Text(text=f"[result of {label}, call {result.call_id}{outcome}]"), located_part.path)
+    yield LocatedPart(Text(text=f"[result of {label}{outcome}]"), located_part.path)
     for index, part in enumerate(result.content or ()):
         yield LocatedPart(part, (*located_part.path, "content", index))
 

@@ -555,9 +555,8 @@ def _repair_choice(request: Request, target: Target, changed: dict[str, Any], re
         return
     if claude.refuses_forced_choice(target.model or request.model or ""):
         changed["tool_choice"] = replace(choice, mode="auto", names=())
-        report.approximated(
-            ("tool_choice",), "mode", "the model does not support a forced tool choice; sent as auto", severity="error"
-        )
+        reason = "the model does not support a forced tool choice; sent as auto"
+        report.approximated(("tool_choice",), "mode", reason, severity="error")
 
 
 def _has_cache_mark(tool: Tool) -> bool:

@@ -239,6 +239,9 @@ def _encode_thinking(
         if adapted is None:
             return UNSET, effort
         kind = adapted
+        if effort is UNSET and thinking.effort and enabled and not plan.same_protocol:
+            sent = "no thinking is sent" if kind == "disabled" else "only a thinking budget is sent"
+            plan.report.approximated(("thinking",), "effort", f"the model has no effort setting; {sent}")
     display = _encode_display(thinking, kind, plan)
     return ThinkingShape(type=kind, budget_tokens=none_to_unset(budget), display=display), effort
 
@@ -288,11 +291,8 @@ def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> tuple[Any, bool | 
     levels = plan.model_info.efforts
     enabled = thinking.enabled is not False
     if levels == ():
-        reason = "the model has no effort setting"
-        if enabled:
-            report.approximated(("thinking",), "effort", f"{reason}; only a thinking budget is sent")
-        else:
-            report.dropped(("thinking",), "effort", reason)
+        if plan.same_protocol or not enabled:  # else it becomes a budget, if the model is to think
+            report.dropped(("thinking",), "effort", "the model has no effort setting")
         return UNSET, enabled
     if levels is not None and effort not in levels:
         report.approximated(("thinking",), "effort", f"the model does not support {effort}; sent as high")
