@@ -93,6 +93,7 @@ _FIELDS: Mapping[str, _Weight] = {
     # and those that it never notices
     "FunctionTool.defer_loading": "label",
     "FunctionTool.eager_input_streaming": "label",
+    "Request.client_metadata": "label",
     "Request.debug": "label",
     "Request.fallback_credit_token": "label",
     "Request.diagnostics": "label",

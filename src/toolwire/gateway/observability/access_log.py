@@ -144,6 +144,7 @@ def encode_losses_header(losses: list[Loss], report: bytes | None = None) -> byt
     body = report if report is not None and len(counted) == len(losses) else _encode_json({"losses": counted})
     if len(body) <= LIMIT_HEADER and len(escaped := _escape_non_ascii(body)) <= LIMIT_HEADER:
         return escaped
+    counted.sort(key=lambda loss: loss.severity)  # errors first
     return _encode_truncated(counted, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))
 
 
