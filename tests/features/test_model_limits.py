@@ -88,6 +88,12 @@ def test_thinking_of_gemini_stays_in_the_range_of_the_model(
     assert losses == lost
 
 
+def test_gemini_gets_at_most_five_stop_sequences() -> None:
+    value, losses = translate(GEMINI, "gemini-3-pro", max_tokens=100, stop_sequences=list("abcdefg"))
+    assert value["generationConfig"]["stopSequences"] == list("abcde")
+    assert losses == {"dropped /stop_sequences/5", "dropped /stop_sequences/6"}
+
+
 @pytest.mark.parametrize(
     ("target", "model", "effort", "sent"),
     [(CHAT, "o3-mini", "xhigh", "high"), (RESPONSES, "gpt-5", "max", "high"), (RESPONSES, "gpt-5.5", "xhigh", "xhigh")],

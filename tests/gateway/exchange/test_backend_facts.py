@@ -180,6 +180,23 @@ def test_context_of_ollama_holds_the_prompt() -> None:
     assert added == ["/options/num_ctx"] * 3
 
 
+def test_context_of_ollama_holds_a_stored_history() -> None:
+    async def work() -> None:
+        ollama = Ollama()
+        async with serve_upstream(ollama) as origin, run_gateway(configure(origin, "ollama")) as gateway:
+            first = {"model": "qwen3:8b", "input": LONG_TEXT}
+            response = await gateway.post("/v1/responses", json.dumps(first).encode())
+            id = json.loads(await response.read(100_000))["id"]
+            second = {"model": "qwen3:8b", "input": "Go on.", "previous_response_id": id}
+            response = await gateway.post("/v1/responses", json.dumps(second).encode())
+            assert response.status == 200
+            await response.read(100_000)
+        assert [len(body["messages"]) for path, body in ollama.asked if path == "/api/chat"] == [1, 3]
+        assert ollama.contexts == [16_384, 16_384]
+
+    run_async(work())
+
+
 @pytest.mark.parametrize(
     ("options", "context"),
     [

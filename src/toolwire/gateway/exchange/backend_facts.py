@@ -39,7 +39,8 @@ async def look_up_backend(
 ) -> BackendFacts:
     """Return the facts about a backend's model; the provider is asked if the request depends on its answer.
 
-    `body_size` is the size of the client's body, if there is one. A `heavy` request is measured in a thread.
+    `body_size` is the size of the client's body, if that contains the entire request. A `heavy` request is measured in
+    a thread.
     """
     provider, model = backend.provider, backend.model or request.model
     if request.origin == provider.protocol or not model:

@@ -68,9 +68,9 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
         )
     if options.tools:
         route_tools = await services.route_toolsets.tools_for(options, request, backend)
-    facts = await look_up_backend(
-        services, backend, options, request, body_size=len(exchange.client_request.body), heavy=exchange.is_heavy
-    )
+    # With a stored history, the request is larger than the client's body.
+    body_size = len(exchange.client_request.body) if exchange.pending_response is None else None
+    facts = await look_up_backend(services, backend, options, request, body_size=body_size, heavy=exchange.is_heavy)
     build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, facts)
     if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
         with suppress(CompleteEncodingRequired):

@@ -61,6 +61,7 @@ _OUTPUT_FIELDS = ("response_mime_type", "response_schema", "response_json_schema
 _NO_MIME = "gemini:absent:mime"
 _MIME_FORM = "gemini:mime:"
 _BUDGET_FORM = "gemini:budget:"
+_MAX_STOPS = 5
 
 _SAMPLING_FIELDS = {
     "max_tokens": "max_output_tokens",
@@ -259,9 +260,18 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
     if sampling.stop is not None:
-        out["stop_sequences"] = list(sampling.stop)
+        out["stop_sequences"] = _encode_stop_sequences(sampling.stop, plan)
     if not plan.same_protocol and sampling.n == 1:
         del out["candidate_count"]
+
+
+def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[str]:
+    """Return the stop sequences, at most five for another protocol's request."""
+    if plan.same_protocol:
+        return list(stop)
+    for index in range(_MAX_STOPS, len(stop)):
+        plan.report.dropped(("sampling", "stop", index), "", f"the target accepts at most {_MAX_STOPS} stop sequences")
+    return list(stop[:_MAX_STOPS])
 
 
 def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
