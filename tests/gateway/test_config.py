@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.gateway.config import ConfigError, build_provider, parse_config, read_config
+from toolwire.gateway.config import ConfigError, build_providers, parse_config, read_config
 
 BLUEPRINT = """
 [server]
@@ -27,7 +27,7 @@ ENVIRONMENT = {"TOOLWIRE_KEY": "a-server-key", "UP_KEY": "an-upstream-key"}
 def test_full_config_is_read_with_keys_from_the_environment() -> None:
     config = parse_config(BLUEPRINT, ENVIRONMENT)
     assert config.server.keys == ("a-server-key",)
-    provider = build_provider("up", config.providers["up"])
+    provider = build_providers(config)["up"]
     assert (provider.protocol, provider.api_key, provider.timeout) == ("gemini", "an-upstream-key", 600)
     assert (config.routes[0].match, config.routes[0].provider_names, config.routes[0].model) == (
         "*",

@@ -171,7 +171,7 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input(), require_extra("gateway"):
-        from toolwire.gateway.config import Config, build_provider, configured_secrets, journal_path, read_config
+        from toolwire.gateway.config import Config, build_providers, configured_secrets, journal_path, read_config
         from toolwire.gateway.providers.discovery import discover_providers
         from toolwire.journal.redaction import Redactor
         from toolwire.journal.store import open_existing_store
@@ -179,7 +179,7 @@ def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple
         config_file = config_path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if config_file is None else read_config(config_file)
         store = open_existing_store(path or journal_path(config, os.environ))
-        providers = [build_provider(name, section) for name, section in config.providers.items()]
+        providers = list(build_providers(config).values())
         providers += discover_providers(os.environ).values()
         try:
             yield store, config, Redactor(configured_secrets(config, providers))

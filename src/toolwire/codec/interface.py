@@ -12,7 +12,8 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey
 from toolwire.codec.framing import FrameFilter
-from toolwire.codec.host_profiles import OPENAI, HostProfile
+from toolwire.codec.hosts.openai import OPENAI
+from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.surface import ModelCard, Surface

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
@@ -20,10 +21,11 @@ from msgspec.structs import replace
 
 from toolwire.canonical.computer import ACTION_KINDS
 from toolwire.canonical.errors import Strictness, ToolwireError
-from toolwire.codec.host_profiles import PROFILES
+from toolwire.codec.hosts.custom import HostTables, UnknownHost
+from toolwire.codec.hosts.profile import EFFORTS, HostProfile
+from toolwire.codec.hosts.registry import PROFILED_PROTOCOLS
 from toolwire.codec.models.info import ModelInfo
 from toolwire.protocols import PROTOCOLS
-from toolwire.protocols.vendors.openai import EFFORTS
 from toolwire.runtime.mcp.config import McpConfigError, McpSection, check_servers
 from toolwire.runtime.mcp.config import McpServerConfig as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
@@ -221,6 +223,7 @@ class Config(Section, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
     providers: dict[str, ProviderSection] = field(default_factory=dict)
     models: dict[str, ModelInfo] = field(default_factory=dict)
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     routes: tuple[RouteSection, ...] = ()
     limits: LimitsSection = LimitsSection()
     journal: JournalSection = JournalSection()
@@ -328,8 +331,13 @@ def _join_key(*parts: str) -> str:
 
 def _check_config(config: Config) -> None:
     """Raise `ConfigError` for values that break rules which the types can't express."""
+    for name in config.hosts:
+        for protocol in PROFILED_PROTOCOLS:
+            _host_profile(config, name, protocol, f"hosts.{name}")
     for name, section in config.providers.items():
         _check_provider(section, f"providers.{name}")
+        if section.host is not None:
+            _host_profile(config, section.host, section.protocol, f"providers.{name}.host")
     _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
@@ -357,10 +365,9 @@ def _check_provider(section: ProviderSection, location: str) -> None:
     for header, value in section.headers.items():
         if not _HEADER_NAME.fullmatch(header) or "\n" in value or "\r" in value:
             raise ConfigError(f"{location}.headers.{header}: not a valid header")
-    if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
-        raise ConfigError(f"{location}.host: only valid for openai-chat and openai-responses, not {section.protocol}")
-    if section.host is not None and section.host not in PROFILES:
-        raise ConfigError(f"{location}.host: unknown host {section.host!r}; expected one of {', '.join(PROFILES)}")
+    if section.host is not None and section.protocol not in PROFILED_PROTOCOLS:
+        expected = ", ".join(PROFILED_PROTOCOLS)
+        raise ConfigError(f"{location}.host: only valid for {expected}, not {section.protocol}")
     if section.path is not None and not _URL_PATH.fullmatch(section.path):
         raise ConfigError(
             f"{location}.path: invalid path {section.path!r}: start with '/' and percent-encode special characters"
@@ -369,6 +376,18 @@ def _check_provider(section: ProviderSection, location: str) -> None:
     _check_context_size(section, location)
     if section.api_key is not None and not section.api_key.isprintable():
         raise ConfigError(f"{location}.api_key: contains characters that are not allowed in a header")
+
+
+def _host_profile(config: Config, name: str, protocol: str, location: str) -> HostProfile:
+    """Return the profile of a host by its name; raise `ConfigError` if there is none or its table is invalid."""
+    tables = HostTables(config.hosts)
+    try:
+        return tables.profile(name, protocol)
+    except UnknownHost as error:
+        expected = ", ".join(tables.names)
+        raise ConfigError(f"{location}: unknown host {str(error)!r}; expected one of {expected}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(_describe_error(str(error), f"hosts.{name}")) from None
 
 
 def _check_parsers(section: ProviderSection | RouteSection, location: str) -> None:
@@ -457,9 +476,21 @@ def _check_browser(section: BrowserSection) -> None:
         raise ConfigError(f"browser.sensitive: invalid regular expression: {error}") from None
 
 
-def build_provider(name: str, section: ProviderSection) -> Provider:
-    """Build the provider that a section configures."""
-    return Provider(name=name, **msgspec.structs.asdict(section))
+def build_providers(config: Config) -> dict[str, Provider]:
+    """Build the configured providers, by name."""
+    return {name: _build_provider(name, section, config.hosts) for name, section in config.providers.items()}
+
+
+def _build_provider(name: str, section: ProviderSection, hosts: Mapping[str, dict[str, Any]]) -> Provider:
+    """Build the provider that a section configures, with the profile of its host if the configuration decides it."""
+    settings = msgspec.structs.asdict(section)
+    tables, protocol = HostTables(hosts), section.protocol
+    if section.host is not None:
+        settings["host"] = tables.profile(section.host, protocol)
+    elif hosts:
+        origin = parse_origin(section.base_url)
+        settings["host"] = tables.recognize(origin.host, origin.port, urlsplit(section.base_url).path, protocol)
+    return Provider(name=name, **settings)
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.gateway.config import Config, ServerSection, build_provider, journal_path
+from toolwire.gateway.config import Config, ServerSection, build_providers, journal_path
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.providers.models import installed_models
 from toolwire.gateway.server.auth import is_loopback
@@ -58,7 +58,7 @@ async def diagnose(
 ) -> list[Finding]:
     """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
     findings = [check_server(config.server), *check_files(config, environment)]
-    providers = {name: build_provider(name, section) for name, section in config.providers.items()}
+    providers = build_providers(config)
     if not providers:
         providers, variables = discover_providers(environment), KEY_VARIABLES
     if not providers:

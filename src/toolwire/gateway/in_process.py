@@ -80,7 +80,7 @@ class GatewayModel:
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)
         try:
             # The runtime keeps its own history, so the provider need not store the response.
-            upstream_request = disable_storage(request) if target.host.stores_by_default else request
+            upstream_request = disable_storage(request) if target.host.fields.stores_by_default else request
             encoding = codec.encode_request(replace(upstream_request, model=backend.model), target)
             self.losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
             raise_for_losses(self.losses, codec.name, strict=False)

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, Strictness, counted_losses
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
-from toolwire.codec.host_profiles import OPENAI, PROFILES, HostProfile
+from toolwire.codec.hosts.openai import OPENAI
+from toolwire.codec.hosts.profile import HostProfile
+from toolwire.codec.hosts.registry import CHAT, HOST_NAMES, profile_named
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import UNLOCATED
 from toolwire.codec.wire.reader import decode_json, escape_pointer
@@ -139,7 +141,7 @@ def translate(
         envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.
         strict: Raise `LossyTranslationError` for every loss but those of severity `info`, or with `"error"` for those
             of severity `error`. Dropped safety limits always raise it.
-        host: The profile of the Chat Completions server; `generic` for servers other than OpenAI's.
+        host: The profile of the server, such as `deepseek`; `generic` for unknown Chat servers.
         tool_call_parser: For a response: the dialect of calls that the model wrote as text; `auto` for all, or `off`.
         reasoning_parser: The same for reasoning, as in `<think>`.
 
@@ -148,13 +150,15 @@ def translate(
     data = body_bytes(body, source)
     match kind:
         case "request":
-            profile = get_host_profile(host)
+            profile = get_host_profile(host, target)
             options = Target(model=model, version=version, stream=stream, site=site, title=title, host=profile)
             options = replace(options, binary_results=binary_results, hosted_tools=hosted_tools)
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             recovery = text_recovery(tool_call_parser, reasoning_parser, model)
-            context = response_context(request, reader, writer, hosted_tools, get_host_profile(host), recovery=recovery)
+            context = response_context(
+                request, reader, writer, hosted_tools, get_host_profile(host, source), recovery=recovery
+            )
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
@@ -227,12 +231,12 @@ def get_codec(name: str) -> Codec:
         raise ValueError(f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}") from None
 
 
-def get_host_profile(host: str) -> HostProfile:
-    """Return the profile of a Chat Completions server by its name; raise `ValueError` if there is none."""
+def get_host_profile(host: str, protocol: str = CHAT) -> HostProfile:
+    """Return the profile of a server by its name and protocol; raise `ValueError` if there is none."""
     try:
-        return PROFILES[host]
+        return profile_named(host, protocol)
     except KeyError:
-        raise ValueError(f"unknown host profile {host!r}; expected one of {', '.join(PROFILES)}") from None
+        raise ValueError(f"unknown host profile {host!r}; expected one of {', '.join(HOST_NAMES)}") from None
 
 
 def body_bytes(body: Body, protocol: str) -> bytes:
@@ -325,7 +329,7 @@ def translate_stream(
     """
     reader, writer = get_codec(source), get_codec(target)
     recovery = text_recovery(tool_call_parser, reasoning_parser, model)
-    context = response_context(request, reader, writer, hosted_tools, get_host_profile(host), recovery=recovery)
+    context = response_context(request, reader, writer, hosted_tools, get_host_profile(host, source), recovery=recovery)
     context = replace(context, envelope_key=envelope_key)
     translator = StreamTranslator(reader, writer, context)
     return TranslatedStream(translator, [chunks] if isinstance(chunks, bytes) else chunks)

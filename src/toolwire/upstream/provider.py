@@ -7,7 +7,8 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
-from toolwire.codec.host_profiles import PROFILES, HostProfile, default_profile, profile_for_host
+from toolwire.codec.hosts.profile import HostProfile
+from toolwire.codec.hosts.registry import default_profile, recognize_host
 from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
 
@@ -59,8 +60,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     # Names or globs of the models that it serves.
     models: tuple[str, ...] = ()
     default_model: str | None = None
-    # The name of its host profile; by default it is derived from the host name.
-    host: str | None = None
+    # Its host profile; by default it is derived from the base URL.
+    host: HostProfile | None = None
     # Parsers of calls and reasoning in text: `auto`, `off` or a name; by default `auto` where models leak them.
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
@@ -78,7 +79,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def profile(self, model: str | None) -> HostProfile:
         """Return the configured host profile, or the one for the host name, or else for protocol and model."""
-        return _host_profile(self.host, self.base_url) or default_profile(self.protocol, model or "")
+        return self.host or _recognize(self.base_url, self.protocol) or default_profile(self.protocol, model or "")
 
     @property
     def origin(self) -> Origin:
@@ -102,9 +103,10 @@ class Provider(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def _host_profile(host: str | None, base_url: str) -> HostProfile | None:
-    """Return the profile named `host`, or else the one for the host of the base URL."""
-    return profile_for_host(parse_origin(base_url).host) if host is None else PROFILES[host]
+def _recognize(base_url: str, protocol: str) -> HostProfile | None:
+    """Return the built-in profile for a base URL and protocol, None if the host is unknown."""
+    origin = parse_origin(base_url)
+    return recognize_host(origin.host, origin.port, urlsplit(base_url).path, protocol)
 
 
 def parse_origin(url: str) -> Origin:

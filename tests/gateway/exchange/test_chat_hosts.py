@@ -29,12 +29,12 @@ from tests.support.servers.strict_hosts import (
     mistral,
 )
 from tests.support.servers.upstream import serve_upstream
-from toolwire.codec.host_profiles import PROFILES
+from toolwire.codec.hosts.registry import HOST_NAMES, profile_named
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.upstream.provider import Provider
 
 HOSTS: dict[str, tuple[Check, str, str]] = {
-    "deepseek": (deepseek, "deepseek-chat", "generic"),
+    "deepseek": (deepseek, "deepseek-chat", "deepseek"),
     "mistral": (mistral, "devstral-medium", "mistral"),
     "groq": (groq, "moonshotai/kimi-k2-instruct", "groq"),
     "unknown": (chat_template, "qwen3.5-coder", "generic"),
@@ -171,9 +171,9 @@ def test_unsupported_settings_are_dropped_and_reported() -> None:
     assert body.keys() == {"model", "messages", "max_tokens", "user"}
     assert body["max_tokens"] == 99
     assert losses == [
-        *[("dropped", "/reasoning/effort"), ("approximated", "/user"), ("dropped", "/metadata")],
-        *[("dropped", "/prompt_cache_key"), ("dropped", "/safety_identifier"), ("dropped", "/service_tier")],
-        *[("dropped", "/store"), ("dropped", "/text/verbosity")],
+        *[("dropped", "/reasoning/effort"), ("approximated", "/user"), ("dropped", "/text/verbosity")],
+        *[("dropped", "/metadata"), ("dropped", "/service_tier"), ("dropped", "/store")],
+        *[("dropped", "/prompt_cache_key"), ("dropped", "/safety_identifier")],
     ]
 
 
@@ -242,7 +242,7 @@ def test_host_specific_tools_are_not_sent_to_another_host() -> None:
         ("mine.openai.azure.com", "openai-chat", "m", "azure"),
         ("api.mistral.ai", "openai-chat", "gpt-6", "mistral"),
         ("api.groq.com", "openai-chat", "m", "groq"),
-        ("api.deepseek.com", "openai-chat", "deepseek-chat", "generic"),
+        ("api.deepseek.com", "openai-chat", "deepseek-chat", "deepseek"),
         ("api.openai.com.evil.example", "openai-chat", "m", "generic"),
         ("127.0.0.1", "openai-chat", "m", "generic"),
         ("127.0.0.1", "openai-chat", "openai/gpt-oss-120b", "generic"),
@@ -256,7 +256,7 @@ def test_host_specific_tools_are_not_sent_to_another_host() -> None:
 def test_host_is_recognized_by_its_name_or_model(hostname: str, protocol: str, model: str, profile: str) -> None:
     provider = Provider(name="p", protocol=protocol, base_url=f"https://{hostname}/v1")
     assert provider.profile(model).name == profile
-    assert replace(provider, host="generic").profile(model).name == "generic"
+    assert replace(provider, host=profile_named("generic")).profile(model).name == "generic"
 
 
 def test_unknown_host_is_refused() -> None:
@@ -265,9 +265,38 @@ def test_unknown_host_is_refused() -> None:
         parse_config(config, {})
     with pytest.raises(ValueError, match="unknown host profile 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
-    assert {"openai", "generic"} <= PROFILES.keys()
+    assert {"openai", "generic"} <= set(HOST_NAMES)
     with pytest.raises(ConfigError, match=r"providers\.p\.host: only valid for openai-chat"):
         parse_config(config.replace("openai-chat", "gemini"), {})
+
+
+def test_known_host_gets_from_chat_clients_only_what_it_accepts() -> None:
+    message = chat_request(
+        USER_MESSAGE,
+        {"role": "assistant", "content": "Hi", "reasoning_content": "because"},
+        USER_MESSAGE,
+        model="m",
+        store=True,
+        stream=True,
+    )
+    fitting = chat_request(USER_MESSAGE, model="m", stream=True)
+
+    async def work() -> None:
+        host = StrictHost(groq)
+        async with (
+            serve_upstream(host) as origin,
+            run_gateway(_with_host(one_provider_config(origin), "groq")) as gateway,
+        ):
+            for body in (message, fitting):
+                status, _ = await _ask(gateway, "/v1/chat/completions", body)
+                assert status == 200
+        assert host.refusals == []
+        adapted, unchanged = host.bodies
+        assert unchanged == fitting
+        assert "store" not in adapted
+        assert [message.keys() for message in adapted["messages"]] == [{"role", "content"}] * 3
+
+    run_async(work())
 
 
 async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[Any, list[str]]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.codec.host_profiles import COMPATIBLE
+from toolwire.codec.hosts.compatible import COMPATIBLE
 from toolwire.codec.models.info import ModelInfo
 from toolwire.gateway.providers.context_size import ContextSizes
 from toolwire.upstream.models.catalog import CatalogEntry

@@ -13,6 +13,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
 from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id, original_id
+from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
@@ -60,6 +61,8 @@ class EncodingPlan:
     ) -> None:
         self.same_protocol = same_protocol  # the source has this protocol: repair, rename and omit nothing
         self.for_client = for_client  # a response for a client, rather than a request for a provider
+        # the rules of the host apply: the client does not know it, or it is known to reject what its client sends
+        self.adapts = not same_protocol or not target.host.pass_through
         self.hosted_uses: dict[str, int] = {}  # number of hosted calls, by kind
         self.hosted_call_kinds: dict[str | None, str] = {}  # the vendor's call types, by call id
         self.hosted_kinds: set[str] = set()  # kinds of the declared hosted tools
@@ -106,7 +109,7 @@ class EncodingPlan:
 
     def call_id(self, id: str) -> str:
         """Return the id under which the target knows a call: the same if it is legal, else an escaped one."""
-        if self.same_protocol or self.target.issued_ids:
+        if self.target.issued_ids or (self.same_protocol and (not self.adapts or self.is_legal_id(id))):
             return id
         if (legal := self._ids.get(id)) is None:
             legal = self._ids[id] = legal_id(id, self._rules.id_pattern, self._rules.id_limit)
@@ -160,7 +163,7 @@ class EncodedToolsMemo:
     """A cache of encoded tool declarations, by the tools that they declare."""
 
     def __init__(self) -> None:
-        self._memo: LruMemo[tuple[int | str, ...], _EncodedTools] = LruMemo()
+        self._memo: LruMemo[tuple[int | HostProfile, ...], _EncodedTools] = LruMemo()
 
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
         """Return the encoded tools of a request, from the cache if possible.
@@ -170,7 +173,7 @@ class EncodedToolsMemo:
         tools = request.tools
         if not tools or plan.report or not plan.tools.is_empty or plan.loaded_tools(request):
             return encode()
-        key: tuple[int | str, ...] = (plan.target.host.name, *map(id, tools))
+        key: tuple[int | HostProfile, ...] = (plan.target.host, *map(id, tools))
         if (cached := self._memo.get(key)) is not None:
             plan.tools = cached.name_plan.copy()
             return cached.body

@@ -23,6 +23,7 @@ INPUT_PARAMETER = "input"
 """The single string parameter of a function that stands for a freeform tool."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME_LEADS = ("", "_", "t_")
 
 
 class NameRules(Struct, frozen=True):
@@ -97,7 +98,8 @@ class ToolNamePlan:
         alias = flat
         if len(flat) > self._rules.limit or not self._rules.pattern.fullmatch(flat):
             readable = _ILLEGAL.sub("_", flat) or "tool"
-            lead = "" if self._rules.pattern.match(readable) else "_"  # some targets reject a leading digit
+            # Some targets reject a leading digit, or any lead but a letter.
+            lead = next((lead for lead in _NAME_LEADS if self._rules.pattern.match(lead + readable)), "")
             alias = self._with_digest(lead + readable, key)
         tries = 0
         while alias in self._used_names:

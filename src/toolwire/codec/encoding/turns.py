@@ -66,9 +66,11 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
     id = original_id(id) or id
     if len(id) <= limit and pattern.fullmatch(id):
         return id
-    if len(escaped := _escape_id(id)) <= limit:
+    if len(escaped := _escape_id(id)) <= limit and pattern.fullmatch(escaped):
         return escaped
-    return _DIGEST_PREFIX + hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    digest = hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+    marked = _DIGEST_PREFIX + digest
+    return marked if len(marked) <= limit and pattern.fullmatch(marked) else digest[:limit]
 
 
 def _escape_id(id: str) -> str:

@@ -10,10 +10,12 @@ from toolwire.codec.hosts.profile import (
     Errors,
     Fields,
     Output,
+    Reasoning,
     Recognition,
     Wording,
     peer,
     reported,
+    unverified,
 )
 
 PROFILE = replace(
@@ -38,6 +40,7 @@ PROFILE = replace(
         }
     ),
     sources={
+        "reasoning": unverified("models of other vendors keep their rules"),
         "content.media": peer("pydantic-ai", note="no files in chat"),
         "fields": reported(
             "openai/openai-python#1724",
@@ -52,6 +55,7 @@ PROFILE = replace(
 RESPONSES = replace(
     PROFILE,
     protocol="openai-responses",
+    reasoning=Reasoning(),
     fields=replace(
         PROFILE.fields,
         stores_by_default=False,

@@ -32,7 +32,7 @@ PROFILE = HostProfile(
     content=replace(CONTENT, string_roles=(), media=()),
     reasoning=Reasoning(fields=("reasoning",), echo_field="reasoning"),
     tools=replace(TOOLS, strict="uniform"),
-    choice=Choice(rules=CHOICE.rules, parallel=False),
+    choice=Choice(rules=CHOICE.rules),
     thinking=Thinking(
         efforts=(
             EffortRule(models=("*gpt-oss*",), words=("low", "medium", "high")),

@@ -1,7 +1,15 @@
 """Unknown servers that are assumed to accept their entire protocol."""
 
-from toolwire.codec.hosts.profile import HostProfile
+from toolwire.codec.hosts.openai import MODEL_REASONING
+from toolwire.codec.hosts.profile import Fields, HostProfile, unverified
 
-COMPATIBLE = HostProfile(name="compatible", title="Servers that accept the entire protocol", pass_through=True)
+COMPATIBLE = HostProfile(
+    name="compatible",
+    title="Servers that accept the entire protocol",
+    pass_through=True,
+    reasoning=MODEL_REASONING,
+    fields=Fields(user_pattern=r".{0,64}"),
+    sources={"reasoning": unverified("by the names of models"), "fields": unverified("as OpenAI's API")},
+)
 PROFILE = COMPATIBLE
 PROFILES = (PROFILE,)

@@ -41,12 +41,11 @@ PROFILE = HostProfile(
     reasoning=Reasoning(
         fields=("reasoning_content",),
         echo_field="reasoning_content",
-        echo=(EchoRule(models=("deepseek-chat",), turns="none"), EchoRule(turns="all", placeholder="")),
+        echo=(EchoRule(turns="all", placeholder=""),),
     ),
     tools=replace(TOOLS, strict="refused", empty_list=True),
     choice=Choice(
         rules=(ChoiceRule(modes=("auto", "none", "required", "named"), thinking_modes=("auto", "none")),),
-        parallel=False,
     ),
     thinking=Thinking(
         efforts=(EffortRule(models=("deepseek-chat",)), *_EFFORTS),
@@ -141,7 +140,6 @@ PROFILE = HostProfile(
         ),
         "tools": documented(note="strict only on /beta; functions only: BerriAI/litellm#30722"),
         "choice": reported("BerriAI/litellm#37470", "deepseek-ai/DeepSeek-V3#1376", note="measured"),
-        "choice.parallel": documented(),
         "thinking": documented(note="minimal counts as low, medium and xhigh as high, ultra as max"),
         "output.limit_field": documented(),
         "output.limit_fields": documented(),

@@ -58,6 +58,7 @@ PROFILE = HostProfile(
         ),
         unknown="refused",
         refused=("stream_options/include_obfuscation",),
+        user_pattern=r"[A-Za-z0-9_-]{1,64}",
     ),
     errors=Errors(
         body='[{"error":{"code":"$status","message":"$message","status":"INVALID_ARGUMENT"}}]',

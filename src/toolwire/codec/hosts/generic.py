@@ -1,15 +1,14 @@
 """Unknown servers: the form of a request that every known Chat server accepts."""
 
+from toolwire.codec.hosts.openai import MODEL_REASONING
 from toolwire.codec.hosts.profile import (
     Choice,
     ChoiceRule,
     Content,
-    EchoRule,
     Fields,
     HostProfile,
     Messages,
     Output,
-    Reasoning,
     Thinking,
     Tools,
     peer,
@@ -45,16 +44,7 @@ GENERIC = HostProfile(
     pass_through=True,
     messages=MESSAGES,
     content=CONTENT,
-    reasoning=Reasoning(
-        fields=("reasoning_content", "reasoning"),
-        echo_field="reasoning_content",
-        echo=(
-            EchoRule(models=("*kimi*", "*moonshot*"), turns="calls", placeholder=" "),
-            EchoRule(
-                models=("*deepseek*", "*mimo*", "*glm-*", "*qwen*", "*qwq*", "*minimax*"), turns="calls", placeholder=""
-            ),
-        ),
-    ),
+    reasoning=MODEL_REASONING,
     tools=TOOLS,
     choice=CHOICE,
     thinking=Thinking(efforts=()),

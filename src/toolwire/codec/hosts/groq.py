@@ -81,6 +81,7 @@ PROFILE = HostProfile(
         ),
         unknown="refused",
         refused=("stream_options/include_obfuscation",),
+        user_pattern=r"[A-Za-z0-9_-]{1,64}",
     ),
     errors=Errors(
         body='{"error":{"message":"$message","type":"$type","code":"$code"}}',
@@ -115,6 +116,7 @@ PROFILE = HostProfile(
         "output.caps": reported("khoj-ai/khoj#1275"),
         "output.formats": peer("litellm", note="not beside tools or streams"),
         "fields": documented(note="logprobs, logit_bias, top_logprobs, names, and n other than 1 are rejected"),
+        "fields.user_pattern": unverified("limits are not established"),
         "fields.unknown": reported("fanenr/chatbot#21", note="2024"),
         "errors": reported("fanenr/chatbot#21", "janhq/jan#8136", "earendil-works/pi#1745"),
     },

@@ -33,7 +33,12 @@ PROFILE = HostProfile(
     content=replace(CONTENT, string_roles=(), media=("image", "document"), empty_assistant=False),
     reasoning=Reasoning(fields=("content",)),
     tools=replace(
-        TOOLS, max_count=None, id_pattern=r"[a-zA-Z0-9]{9}", strict="accepted", refused_keywords=("$schema", "$id")
+        TOOLS,
+        max_count=None,
+        id_pattern=r"[a-zA-Z0-9]{9}",
+        id_limit=9,
+        strict="accepted",
+        refused_keywords=("$schema", "$id"),
     ),
     choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required", "named")),)),
     thinking=Thinking(
@@ -72,6 +77,7 @@ PROFILE = HostProfile(
             "safe_prompt",
         ),
         unknown="refused",
+        renamed={"seed": "random_seed"},
     ),
     errors=Errors(
         body='{"object":"error","message":"$message","type":"$type","param":null,"code":"$code"}',

@@ -46,7 +46,7 @@ PROFILE = HostProfile(
         echo_field="reasoning_content",
         echo=(EchoRule(models=("moonshot-v1*",), turns="none"), EchoRule(turns="calls", placeholder=" ")),
     ),
-    tools=replace(TOOLS, name_pattern=r"[a-zA-Z][a-zA-Z0-9_-]{0,63}", schema="moonshot"),
+    tools=replace(TOOLS, name_pattern=r"[a-zA-Z][a-zA-Z0-9_-]*", schema="moonshot"),
     choice=Choice(
         rules=(
             ChoiceRule(models=("kimi-k3*",), modes=("auto", "none", "required")),

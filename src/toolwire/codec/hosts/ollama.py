@@ -33,7 +33,7 @@ PROFILE = HostProfile(
     content=replace(CONTENT, string_roles=ROLES, image_urls=False),
     reasoning=Reasoning(fields=("reasoning",), echo_field="reasoning"),
     tools=replace(TOOLS, max_count=None, bare_functions=True),
-    choice=Choice(rules=(ChoiceRule(modes=("auto",)),), parallel=False),
+    choice=Choice(rules=(ChoiceRule(modes=("auto",)),)),
     thinking=Thinking(efforts=(EffortRule(models=_THINKING_MODELS, words=_LEVELS),)),
     output=replace(OUTPUT, stop_limit=None),
     fields=Fields(

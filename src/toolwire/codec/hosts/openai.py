@@ -3,19 +3,34 @@
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.profile import (
+    EchoRule,
     Errors,
     Fields,
     HostProfile,
+    Reasoning,
     Recognition,
     Wording,
     documented,
     reported,
 )
 
+MODEL_REASONING = Reasoning(
+    fields=("reasoning_content", "reasoning"),
+    echo_field="reasoning_content",
+    echo=(
+        EchoRule(models=("*kimi*", "*moonshot*"), turns="calls", placeholder=" "),
+        EchoRule(
+            models=("*deepseek*", "*mimo*", "*glm-*", "*qwen*", "*qwq*", "*minimax*"), turns="calls", placeholder=""
+        ),
+    ),
+)
+"""Reasoning of models that must be sent back, by their names, for hosts that may serve any model."""
+
 OPENAI = HostProfile(
     name="openai",
     title="OpenAI",
     pass_through=True,
+    reasoning=MODEL_REASONING,
     recognition=Recognition(hostnames=("api.openai.com", "*.api.openai.com")),
     fields=Fields(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True),
     errors=Errors(
@@ -33,6 +48,7 @@ OPENAI = HostProfile(
         }
     ),
     sources={
+        "reasoning": reported("earendil-works/pi#3636", "earendil-works/pi#4178", note="models of others at a proxy"),
         "fields.unknown": documented("platform.openai.com"),
         "fields.user_pattern": reported("maximhq/bifrost#1000"),
         "fields.stores_by_default": documented("platform.openai.com", note="the Responses API stores responses"),
@@ -40,5 +56,5 @@ OPENAI = HostProfile(
     },
 )
 PROFILE = OPENAI
-RESPONSES = replace(OPENAI, protocol="openai-responses")
+RESPONSES = replace(OPENAI, protocol="openai-responses", reasoning=Reasoning())
 PROFILES = (PROFILE, RESPONSES)

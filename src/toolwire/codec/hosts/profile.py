@@ -85,8 +85,10 @@ class Tools(Facts, frozen=True, kw_only=True):
     """Tool declarations and call ids."""
 
     max_count: int | None = 128
-    name_pattern: str = r"[a-zA-Z0-9_-]{1,64}"
-    id_pattern: str = r"[\x20-\x7e]{1,40}"
+    name_pattern: str = r"[a-zA-Z0-9_-]+"
+    name_limit: int = 64
+    id_pattern: str = r"[\x20-\x7e]+"
+    id_limit: int = 40
     freeform: bool = True  # accepts custom tools
     hosted: bool = True  # accepts tools that the vendor runs
     typed: bool = True  # accepts a `type` on functions of the Messages API
@@ -110,7 +112,6 @@ class Choice(Facts, frozen=True, kw_only=True):
     """Tool choice."""
 
     rules: tuple[ChoiceRule, ...] = (ChoiceRule(),)
-    parallel: bool = True  # accepts `parallel_tool_calls`
 
 
 class EffortRule(Facts, frozen=True, kw_only=True):
@@ -131,7 +132,7 @@ class ThinkingSwitch(Facts, frozen=True, kw_only=True):
 class Thinking(Facts, frozen=True, kw_only=True):
     """Effort and thinking."""
 
-    efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)
+    efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)  # empty: not established
     switch: ThinkingSwitch | None = None
     default_on: tuple[str, ...] = ()  # models that think unless it is turned off
     stream_only: tuple[str, ...] = ()  # models that think only in streamed responses
@@ -181,6 +182,7 @@ class Fields(Facts, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()  # rejected with an error
     ignored: tuple[str, ...] = ()  # accepted without effect
     by_model: tuple[ModelFields, ...] = ()
+    renamed: dict[str, str] = field(default_factory=dict)  # by OpenAI's name of the member
     user_pattern: str | None = None  # legal end-user ids; None: all
     max_temperature: float | None = None
     stores_by_default: bool = False  # stores responses unless `store` is false
@@ -223,6 +225,14 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
     fields: Fields = Fields()
     errors: Errors = Errors()
     sources: dict[str, Source] = field(default_factory=dict)  # by fact, such as `tools.max_count`, or group
+
+    def lacks(self, feature: str) -> str:
+        """Return the reason for a loss: the host has no such feature."""
+        return f"{'the target' if self.pass_through else self.name} has no {feature}"
+
+    def rejects(self, feature: str) -> str:
+        """Return the reason for a loss: the host rejects a feature, or may do so if it is unknown."""
+        return f"the host may reject {feature}" if self.pass_through else f"{self.name} rejects {feature}"
 
 
 Rule = TypeVar("Rule", EchoRule, ChoiceRule, EffortRule, FormatRule, LimitCap)

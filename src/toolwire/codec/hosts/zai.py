@@ -34,7 +34,7 @@ PROFILE = HostProfile(
     content=replace(CONTENT, image_models=("glm-*v", "glm-*v-*", "glm-5v*")),
     reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
     tools=TOOLS,
-    choice=Choice(rules=(ChoiceRule(modes=("auto",)),), parallel=False),
+    choice=Choice(rules=(ChoiceRule(modes=("auto",)),)),
     thinking=Thinking(
         efforts=(
             EffortRule(models=("glm-5.3*",), words=("low", "high", "max")),

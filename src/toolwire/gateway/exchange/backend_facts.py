@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from toolwire.canonical.request import Request
-from toolwire.codec.host_profiles import HostProfile
+from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.token_count import measure_json, tokens_for_size
 from toolwire.gateway.config import RouteSection

@@ -109,9 +109,12 @@ def build_upstream_request(
     if exchange.route_match.options.repair and draft.upstream.repair_request is not None:
         _repair_request(draft, draft.upstream.repair_request)
     is_unchanged = draft.client is draft.upstream and draft.request is exchange.request
-    if is_unchanged and (upstream_request := _pass_through(draft)) is not None:
+    adapts = not draft.target.host.pass_through  # the host may reject what its client sends
+    if is_unchanged and not adapts and (upstream_request := _pass_through(draft)) is not None:
         return upstream_request
     encoding = _encode_request(draft, complete=complete)
+    if is_unchanged and not encoding.report and (upstream_request := _pass_through(draft)) is not None:
+        return upstream_request
     _check_losses(draft, encoding)
     return _upstream_request(draft, encoding)
 
@@ -210,7 +213,7 @@ def _encode_request(draft: Draft, *, complete: bool) -> EncodedBody:
     if not draft.request.messages and draft.request.continuation is None:
         # Providers differ on an empty request: they reject it, respond with nothing, or load the model.
         raise RequestRejected(ApiError(kind="invalid_request", message="the request has no messages", status=400))
-    if draft.target.host.stores_by_default and client.name not in STATE_ADAPTERS:
+    if draft.target.host.fields.stores_by_default and client.name not in STATE_ADAPTERS:
         draft.request = disable_storage(draft.request)
     encoding = draft.exchange.conversation.encode(
         draft.request, draft.client, draft.upstream, draft.target, complete=complete

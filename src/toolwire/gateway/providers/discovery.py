@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolwire.gateway.config import Config, ConfigError, LimitsSection, SimulatorSection, build_provider
+from toolwire.gateway.config import Config, ConfigError, LimitsSection, SimulatorSection, build_providers
 from toolwire.upstream.provider import Provider
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ _DEFAULT_SIMULATOR = SimulatorSection()
 
 def configured_providers(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
     """Return the configured providers; without any, those found in the environment."""
-    return {name: build_provider(name, section) for name, section in config.providers.items()} or discover_providers(
-        environment
-    )
+    return build_providers(config) or discover_providers(environment)
 
 
 def resolve_providers(

@@ -34,6 +34,7 @@ from toolwire.codec.wire.extras import (
 )
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.anthropic.computer import COMPUTER_USE
+from toolwire.protocols.anthropic.hosts import fit_body, fit_messages
 from toolwire.protocols.anthropic.parts.messages import (
     append_continue_prompt,
     decode_messages,
@@ -195,12 +196,18 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     target = resolve_target(target, request, claude_info)
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
+    adapts = not target.host.pass_through
+    if adapts:
+        plan.target = target = replace(target, model=target.model or request.model)
+        request = fit_messages(request, plan)
     fields = _encode_fields(request, plan)
     body = {name: value for name, value in fields.items() if value is not UNSET and value is not None}
     for node in (request, request.thinking, request.output):
         restore_extras(body, node, FAMILY)
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
+    if adapts:
+        fit_body(request, body, plan)
     headers = beta_headers(has_connectors=bool(plan.mcp_servers), tools=() if plan.same_protocol else request.tools)
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/messages", headers=headers))
 

@@ -53,6 +53,7 @@ from toolwire.codec.encoding.tools import (
 )
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.models.claude import refuses_forced_choice, refuses_strict
+from toolwire.codec.schema.moonshot import fit_moonshot_schema
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
     DecodedToolsMemo,
@@ -445,6 +446,9 @@ def _encode_parameters(tool: FunctionTool, path: SourcePath, plan: EncodingPlan)
         schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
+    host = plan.target.host
+    if host.tools.schema == "moonshot" and not host.pass_through:
+        schema = fit_moonshot_schema(schema, plan.report, path, "parameters")
     return schema, strict
 
 

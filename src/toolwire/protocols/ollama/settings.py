@@ -119,11 +119,11 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     think: bool | str | None = thinking.effort if thinking.effort is not None else thinking.enabled
     if not plan.same_protocol:
         think = _encode_level(thinking, plan)
-        info = plan.model_info
+        info, facts = plan.model_info, plan.target.host.thinking
         if think and info.thinking == "never":
             report_unsent_thinking(thinking, plan, NO_THINKING)
             return
-        if think and info.thinking is None and not plan.target.host.reasoning_effort:
+        if think and info.thinking is None and not facts.efforts and facts.switch is None:
             report_unsent_thinking(thinking, plan, "the model may not support thinking; left at its default")
             return
         if isinstance(think, str) and info.efforts == ():

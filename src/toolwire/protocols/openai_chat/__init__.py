@@ -4,6 +4,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai_chat.errors import decode_error, encode_error
 from toolwire.protocols.openai_chat.fields import SHARED_FIELDS
+from toolwire.protocols.openai_chat.hosts import is_separable
 from toolwire.protocols.openai_chat.parts.citations import TEXT_AS_CONTENT
 from toolwire.protocols.openai_chat.parts.content import STRING
 from toolwire.protocols.openai_chat.request import SERVICE_TIERS, WIRE_NAMES, decode_request, encode_request
@@ -34,6 +35,7 @@ CODEC = Codec(
     stream_encoder=stream_encoder,
     check_request=check_request,
     repair_request=repair_request,
+    is_separable=is_separable,
     peek=peek_response,
     frame_filter=frame_filter,
     stream_end=STREAM_END,

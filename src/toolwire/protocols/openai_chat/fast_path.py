@@ -21,7 +21,7 @@ from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.codec.losses import SharedExtras
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject
 from toolwire.protocols.openai_chat.parts.calls import decode_call, is_json
-from toolwire.protocols.openai_chat.parts.content import REASONING_FIELDS, reasoning_part
+from toolwire.protocols.openai_chat.parts.reasoning import REASONING_FIELDS, reasoning_part
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     CallShape,

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolResult
 from toolwire.canonical.errors import DecodeError
@@ -16,20 +15,31 @@ from toolwire.canonical.tools import Thinking, ToolChoice
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.hosts import convert_system_messages, encode_user, fit_fields, host_rules
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
-from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, one_turn_per_message
+from toolwire.codec.encoding.turns import (
+    LocatedPart,
+    Turn,
+    assemble,
+    ends_with_assistant_text,
+    leading_system_count,
+    one_turn_per_message,
+)
+from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.wire.extras import merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import Reader, describe_json, escape_pointer
 from toolwire.protocols.openai_chat.hosts import (
+    DEFAULT_TOOLS,
+    FIELD_LOCATIONS,
     acknowledge_results,
-    convert_system_messages,
-    drop_unsupported_fields,
     encode_leading_system,
-    first_names,
+    fit_choice,
+    fit_format,
+    mark_prefix,
 )
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
@@ -51,7 +61,7 @@ from toolwire.protocols.openai_chat.tools import (
     encode_tools,
 )
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, RequestShape
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user, encode_user
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user
 
 ID_AND_NAME_RULES = IdAndNameRules(
     id_pattern=re.compile(r"[\x20-\x7e]+"),
@@ -59,7 +69,6 @@ ID_AND_NAME_RULES = IdAndNameRules(
     names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
     freeform=True,
 )
-_FUNCTION_RULES = replace(ID_AND_NAME_RULES, freeform=False)
 WIRE_NAMES = {
     "Request.sampling": "",
     "Request.thinking": "",
@@ -264,7 +273,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     same_protocol = request.origin == FAMILY
     target = resolve_target(target, request, gpt_info)
     model = target.model
-    rules = ID_AND_NAME_RULES if same_protocol or target.host.freeform_tools else _FUNCTION_RULES
+    rules = ID_AND_NAME_RULES if target.host.tools is DEFAULT_TOOLS else host_rules(target.host)
     plan = EncodingPlan(rules, LossReport(), target, same_protocol=same_protocol)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
     tools, functions = encode_tools(request, plan)
@@ -290,6 +299,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         _remove_unsupported(body, plan)
         if not request.plain:
             plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
+    if plan.adapts:
+        _fit_body(request, body, plan)
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/chat/completions"))
 
 
@@ -302,29 +313,42 @@ def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
         body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
     if "modalities" in body:
         body["modalities"] = _encode_modalities(body["modalities"], plan)
-    fields = plan.target.host.unsupported_fields
-    if fields and not first_names(fields).isdisjoint(body):
-        drop_unsupported_fields(body, plan)
+
+
+def _fit_body(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Fit choice, format and other members of `body` to what the host accepts."""
+    host = plan.target.host
+    if "tool_choice" in body and host.choice is not OPENAI.choice:
+        fit_choice(body, plan)
+    if "response_format" in body and host.output.formats is not OPENAI.output.formats:
+        fit_format(request, body, plan)
+    if host.fields is not OPENAI.fields:
+        fit_fields(request, body, plan, FIELD_LOCATIONS)
 
 
 def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
     """Encode system text and messages, adapted to what the host accepts."""
     host, skip = plan.target.host, 0
-    if plan.same_protocol or host.late_system_messages:
+    if not plan.adapts or host.messages.late_system:
         messages = _encode_system(request, plan)
     else:
-        messages, skip = encode_leading_system(request, plan)
+        messages, skip = [], 1
+        if not plan.same_protocol or leading_system_count(request.messages) > 1:
+            messages, skip = encode_leading_system(request, plan)
         request = convert_system_messages(request, skip, plan)
+        skip = skip if messages else 0
     turns = (
-        one_turn_per_message(request.messages)
+        one_turn_per_message(request.messages)[skip:]
         if plan.same_protocol
         else adapt_turns(assemble(request, plan.report, skip=skip), plan)
     )
-    acknowledges = not plan.same_protocol and not host.user_after_tool
     for turn in turns:
         plan.output_index = len(messages)
-        encoded = encode_turn(turn, plan)
-        messages += acknowledge_results(encoded, plan) if acknowledges else encoded
+        messages += encode_turn(turn, plan)
+    if plan.adapts and not host.messages.user_after_tool:
+        messages = acknowledge_results(messages, plan)
+    if plan.adapts and not host.messages.final_assistant and ends_with_assistant_text(request.messages):
+        mark_prefix(messages, plan)
     return messages
 
 
@@ -369,19 +393,15 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
             body["stream_options"] = {"include_usage": request.include_usage}
         elif EMPTY_OPTIONS in request.wire_form:
             body["stream_options"] = {}
-    elif stream and plan.target.host.stream_usage:
+    elif stream and plan.target.host.output.stream_usage:
         body["stream_options"] = {"include_usage": True}
 
 
 def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
     """Write user, metadata, tier and store into `body`; report as losses fields without equivalent."""
     if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
-        user, host = request.end_user, plan.target.host
-        body["user"] = (
-            user
-            if plan.same_protocol or "user" in host.unsupported_fields
-            else encode_user(user, plan.report, host.user_pattern)
-        )
+        pattern = plan.target.host.fields.user_pattern if plan.adapts else None
+        body["user"] = encode_user(request.end_user, plan.report, pattern)
     if request.labels is not None:
         body["metadata"] = request.labels
     if request.tier is not None:

@@ -14,12 +14,13 @@ from toolwire.codec.encoding.fallbacks import (
     report_unsent_thinking,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.models.gpt import refuses_tools_at_effort
 from toolwire.codec.wire.extras import mark_extras_seen, merge_extras, none_to_unset, unset_to_none
+from toolwire.protocols.openai_chat.hosts import DEFAULT_THINKING, fit_limit, fit_thinking
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
 from toolwire.protocols.vendors.openai import (
-    EFFORTS,
     encode_output_schema,
     fit_effort,
     remove_unsupported_sampling,
@@ -29,7 +30,6 @@ MAX_TOKENS_ALIAS = "openai-chat:name:max_tokens=max_tokens"
 SINGLE_STOP = "openai-chat:stop:string"
 MIN_TOKENS = 1
 
-_MAX_STOPS = 4
 _NO_JSON_SCHEMA = "openai-chat:absent:json_schema"
 _FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
     "text": "text",
@@ -143,24 +143,31 @@ def _encode_limit(sampling: Sampling, limit: int, body: dict[str, Any], plan: En
         plan.report.approximated(("sampling",), "max_tokens", f"the target requires at least {MIN_TOKENS}")
         limit = MIN_TOKENS
     limit = fit_output_limit(limit, plan)
-    name = "max_completion_tokens" if plan.same_protocol else plan.target.host.output_limit_field
-    body["max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else name] = limit
+    facts = plan.target.host.output
+    name = "max_completion_tokens" if plan.same_protocol else facts.limit_field
+    name = "max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else name
+    if plan.adapts and (facts.caps or name not in facts.limit_fields):
+        name, limit = fit_limit(name, limit, plan)
+    body[name] = limit
 
 
 def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[str]:
-    """Return the stop sequences, at most four for another protocol's request."""
-    if plan.same_protocol:
+    """Return the stop sequences, as many as the host accepts."""
+    limit = plan.target.host.output.stop_limit
+    if not plan.adapts or limit is None:
         return list(stop)
-    for index in range(_MAX_STOPS, len(stop)):
-        plan.report.dropped(("sampling", "stop", index), "", f"the target accepts at most {_MAX_STOPS} stop sequences")
-    return list(stop[:_MAX_STOPS])
+    for index in range(limit, len(stop)):
+        reason = plan.target.host.rejects(f"more than {limit} stop sequences")
+        plan.report.dropped(("sampling", "stop", index), "", reason)
+    return list(stop[:limit])
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
     """Write `reasoning_effort` into `body`."""
-    thinking = request.thinking
+    thinking, facts = request.thinking, plan.target.host.thinking
     can_think = plan.model_info.thinking != "never"
-    if not plan.same_protocol and not (can_think and plan.target.host.reasoning_effort):
+    is_known = bool(facts.efforts) or facts.switch is not None
+    if not plan.same_protocol and not (can_think and is_known):
         if thinking is not None:
             reason = "the host may reject an effort; its model decides how to think" if can_think else NO_THINKING
             report_unsent_thinking(thinking, plan, reason)
@@ -169,8 +176,11 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
         effort = thinking.effort if plan.same_protocol else fit_effort(_encode_effort(thinking, plan), thinking, plan)
         if effort is not None:
             body["reasoning_effort"] = effort
-    if "tools" in body and not plan.same_protocol:
-        _disable_thinking_with_tools(body, plan)
+    if plan.adapts:
+        if facts is not DEFAULT_THINKING:
+            fit_thinking(thinking, body, plan)
+        elif "tools" in body:
+            _disable_thinking_with_tools(body, plan)
 
 
 def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> None:

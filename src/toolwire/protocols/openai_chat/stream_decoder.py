@@ -45,15 +45,8 @@ from toolwire.codec.wire.reader import (
 from toolwire.protocols.openai_chat.errors import decode_error_object
 from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
 from toolwire.protocols.openai_chat.parts.citations import decode_citation
-from toolwire.protocols.openai_chat.parts.content import (
-    DETAILS_FORM,
-    REASONING_FORM,
-    STRING,
-    THINKING_FORM,
-    collect_chat_extras,
-    decode_parts,
-    details_text,
-)
+from toolwire.protocols.openai_chat.parts.content import STRING, THINKING_FORM, collect_chat_extras, decode_parts
+from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM, details_text
 from toolwire.protocols.openai_chat.response import CANONICAL_STOPS, decode_usage
 from toolwire.protocols.openai_chat.stream_calls import CallAssembler
 from toolwire.protocols.openai_chat.wire import (

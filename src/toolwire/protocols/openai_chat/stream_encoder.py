@@ -57,13 +57,8 @@ from toolwire.protocols.openai_chat.parts.calls import (
     report_call,
 )
 from toolwire.protocols.openai_chat.parts.citations import encode_citation, encode_foreign_citation
-from toolwire.protocols.openai_chat.parts.content import (
-    DETAILS_FORM,
-    REASONING_FORM,
-    THINKING_FORM,
-    encode_parts,
-    report_reasoning,
-)
+from toolwire.protocols.openai_chat.parts.content import THINKING_FORM, encode_parts
+from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM, report_reasoning
 from toolwire.protocols.openai_chat.request import ID_AND_NAME_RULES
 from toolwire.protocols.openai_chat.response import completion_id, encode_stop, encode_usage
 from toolwire.protocols.openai_chat.stream_decoder import LOGPROBS_FORM

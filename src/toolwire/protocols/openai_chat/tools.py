@@ -30,6 +30,7 @@ from toolwire.codec.encoding.hosted_tools import (
     has_native,
     report_missing_native,
 )
+from toolwire.codec.encoding.hosts import choice_rule
 from toolwire.codec.encoding.plan import EncodedToolsMemo, EncodingPlan
 from toolwire.codec.encoding.tools import (
     LocatedTool,
@@ -51,7 +52,7 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
-from toolwire.protocols.openai_chat.hosts import fit_choice, with_root_type
+from toolwire.protocols.openai_chat.hosts import fit_allowed_choice, fit_function, limit_tools
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.wire import (
@@ -115,7 +116,7 @@ def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
 
 def _model_has_search(plan: EncodingPlan) -> bool:
     """Tell whether host and model support `web_search_options`."""
-    return plan.target.host.web_search and _SEARCH_MODELS.search(plan.target.model or "") is not None
+    return plan.target.host.tools.web_search and _SEARCH_MODELS.search(plan.target.model or "") is not None
 
 
 def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
@@ -143,7 +144,6 @@ _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _tools_memo = DecodedToolsMemo[Tool]()
 _encoded_tools_memo = EncodedToolsMemo()
-_NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
 
 # ---- decode
@@ -327,16 +327,30 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] |
     if plan.same_protocol:
         if request.tools is None:
             return None, None
-        functions = [_encode_same_protocol_tool(tool) for tool in request.tools if LEGACY_FORM in tool.wire_form]
+        fitted = _fit_tools(request.tools, plan) if plan.adapts else request.tools
+        functions = [_encode_same_protocol_tool(tool) for tool in fitted if LEGACY_FORM in tool.wire_form]
         tools = [
             _encode_same_protocol_tool(tool)
-            for tool in request.tools
+            for tool in fitted
             if LEGACY_FORM not in tool.wire_form and SEARCH_FORM not in tool.wire_form
         ]
         sent_empty = not request.tools or any(EMPTY_TOOLS in tool.wire_form for tool in request.tools)
+        if sent_empty and not tools and plan.adapts and not plan.target.host.tools.empty_list:
+            plan.report.dropped((), "tools", plan.target.host.rejects("an empty list of tools"))
+            sent_empty = False
+        if plan.adapts:
+            tools = limit_tools(tools, plan)
         return (tools if tools or sent_empty else None), (functions or None)
     plan.request = request
     return _encoded_tools_memo.encode(request, plan, lambda: _encode_available_tools(request, plan)), None
+
+
+def _fit_tools(tools: tuple[Tool, ...], plan: EncodingPlan) -> list[Tool]:
+    """Return a Chat client's tools with the functions as the host accepts them."""
+    return [
+        fit_function(tool, ("tools", index), plan) if isinstance(tool, FunctionTool) else tool
+        for index, tool in enumerate(tools)
+    ]
 
 
 def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
@@ -345,10 +359,10 @@ def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] |
         if isinstance(tool, ToolGroup) and tool.description is not None:
             plan.report.dropped(("tools", index), "description", "the target has no tool groups")
     available = choosable_tools(request, plan)
-    if not plan.target.host.allowed_tools:
+    if "allowed" not in choice_rule(plan).modes:
         available = [located_tool for located_tool in available if is_allowed(located_tool, request, plan.report)]
     encoded = [_encode_tool(located_tool, plan) for located_tool in available]
-    return [tool for tool in encoded if tool is not None] or None
+    return limit_tools([tool for tool in encoded if tool is not None], plan) or None
 
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
@@ -424,17 +438,15 @@ def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -
     function: dict[str, Any] = {"name": plan.tools.declare(tool, path, plan.report)}
     if tool.description is not None:
         function["description"] = tool.description
-    schema, strict = tool.parameters, tool.strict
+    fitted = fit_function(tool, path, plan)
+    schema, strict = fitted.parameters, fitted.strict
     if strict and schema is not None:
         schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
-        if schema is not tool.parameters:
+        if schema is not fitted.parameters:
             plan.tools.expect_nulls(tool)
-    allows_bare = plan.target.host.bare_functions
     if schema is not None:
-        function["parameters"] = schema if allows_bare else with_root_type(schema)
-    elif not allows_bare:
-        function["parameters"] = _NO_PARAMETERS
-    if strict or (strict is not None and allows_bare):
+        function["parameters"] = schema
+    if strict is not None:
         function["strict"] = strict
     return {"type": "function", "function": function}
 
@@ -453,8 +465,8 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
     body: dict[str, Any] = {}
     if choice.parallel is not None:
         body["parallel_tool_calls"] = choice.parallel
-    if not plan.same_protocol and not plan.target.host.allowed_tools:
-        choice = fit_choice(choice, plan)
+    if plan.adapts and "allowed" not in choice_rule(plan).modes:
+        choice = fit_allowed_choice(choice, plan)
     if choice.mode is not None:
         name = "function_call" if LEGACY_FORM in choice.wire_form else "tool_choice"
         body[name] = _encode_mode(choice, plan, _chosen_tools(request, plan))

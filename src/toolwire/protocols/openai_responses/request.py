@@ -16,6 +16,7 @@ from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.hosts import encode_user
 from toolwire.codec.encoding.plan import IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
@@ -27,6 +28,7 @@ from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_ex
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, escape_pointer
 from toolwire.protocols.openai_responses.computer import COMPUTER_USE
 from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fast_foreign, encode_fast_same_protocol
+from toolwire.protocols.openai_responses.hosts import encode_functions, fit_body, fit_messages, lacks_required_text
 from toolwire.protocols.openai_responses.parts.messages import ItemDecoder, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.settings import (
@@ -55,7 +57,7 @@ from toolwire.protocols.openai_responses.wire import (
     ReasoningItem,
     RequestShape,
 )
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user, encode_user
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user
 
 FAMILIES = (FAMILY, SHARED_FAMILY, CONSTRAINT_FAMILY, ECHO_FAMILY)
 ID_AND_NAME_RULES = IdAndNameRules(
@@ -64,6 +66,7 @@ ID_AND_NAME_RULES = IdAndNameRules(
     names=NameRules(re.compile(r"[a-zA-Z0-9_-]+"), 64),
     freeform=True,
 )
+_FUNCTION_RULES = replace(ID_AND_NAME_RULES, freeform=False)
 WIRE_NAMES = {
     "Request.messages": "/input",
     "Request.system": "/instructions",
@@ -305,12 +308,16 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request body and report losses."""
     target = resolve_target(target, request, gpt_info)
-    plan = ItemPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
+    adapts = not target.host.pass_through
+    rules = _FUNCTION_RULES if adapts and not target.host.tools.freeform else ID_AND_NAME_RULES
+    plan = ItemPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
+    if adapts:
+        request = fit_messages(request, plan)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     body: dict[str, Any] = {}
     if target.model is not None:
         body["model"] = target.model
-    tools = encode_tools(request, plan)
+    tools = encode_tools(request, plan) if plan.tools.freeform else encode_functions(request, plan)
     _encode_system(request, body, plan)
     _encode_input(request, body, plan)
     if tools is not None:
@@ -335,6 +342,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         restore_extras(body, node, FAMILY)
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, FAMILIES)
+    if adapts:
+        fit_body(request, body, plan)
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/responses"))
 
 
@@ -346,6 +355,9 @@ def _encode_end_user(request: Request, body: dict[str, Any], plan: ItemPlan) -> 
 
 def _disable_storage(body: dict[str, Any], plan: ItemPlan) -> None:
     """Set `store` to false if `body` has reasoning items, which the provider would otherwise look up by id."""
+    fields = plan.target.host.fields
+    if "store" in fields.refused or "store" in fields.ignored:
+        return
     if "store" not in body and any(isinstance(item, ReasoningItem) for item in body["input"]):
         body["store"] = False
         plan.report.added((), "", "/store", "encrypted reasoning requires store=false")
@@ -439,7 +451,9 @@ def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
     if message is None:
         return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
     if plan.same_protocol:
-        item = encode_fast_same_protocol(message, plan)
+        if plan.adapts and lacks_required_text(turn, plan):
+            return []
+        item = encode_fast_same_protocol(message, plan) if plan.tools.freeform else None
         return encode_items(turn.parts, plan, message) if item is None else [item]
     if turn.located_parts is None and (items := encode_fast_foreign(message.parts, turn.role, plan)) is not None:
         return items

@@ -17,6 +17,7 @@ from toolwire.codec.encoding.fallbacks import (
 from toolwire.codec.encoding.hosted_tools import chosen_native_tool, has_native
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_validated_choice
+from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.wire.extras import (
     as_dict,
@@ -40,7 +41,6 @@ from toolwire.protocols.openai_responses.wire import (
     ToolReferenceShape,
 )
 from toolwire.protocols.vendors.openai import (
-    EFFORTS,
     encode_output_schema,
     fit_effort,
     remove_unsupported_sampling,
@@ -395,6 +395,8 @@ def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceSh
         return None
     match reference.kind:
         case "function" | "freeform":
+            if not plan.tools.freeform:
+                return ToolReferenceShape(type="function", name=plan.tools.alias(reference.name, reference.namespace))
             name = reference.name if plan.same_protocol else plan.tools.alias(reference.name)
             return ToolReferenceShape(type="custom" if reference.kind == "freeform" else "function", name=name)
         case "server":

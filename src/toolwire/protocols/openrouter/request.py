@@ -11,6 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.hosts import encode_user
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble
 from toolwire.codec.interface import EncodedBody, Route, Target
@@ -46,7 +47,6 @@ from toolwire.protocols.openrouter.tools import (
     encode_choice,
     encode_tools,
 )
-from toolwire.protocols.vendors.openai import encode_user
 
 PROTOCOL = "openrouter"
 PATH = "/api/v1/chat/completions"

@@ -10,11 +10,11 @@ from toolwire.canonical.content import Media, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark, FunctionTool, Thinking
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.wire.extras import mark_extras_seen
 from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.content import represented_tokens
-from toolwire.protocols.vendors.openai import EFFORTS
 
 REASONING_FIELD = "reasoning"
 CACHE_FIELD = "cache_control"

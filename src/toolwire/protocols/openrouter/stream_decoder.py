@@ -26,7 +26,7 @@ from toolwire.canonical.events import (
     ResponseStart,
 )
 from toolwire.codec.interface import ResponseContext, StreamDecoder
-from toolwire.protocols.openai_chat.parts.content import DETAILS_FORM, REASONING_FORM
+from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.stream_decoder import stream_decoder as chat_decoder
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.errors import with_error_kind

@@ -29,7 +29,7 @@ from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import restore_extras
 from toolwire.codec.wire.reader import decode_json
-from toolwire.protocols.openai_chat.hosts import fit_choice
+from toolwire.protocols.openai_chat.hosts import fit_allowed_choice
 from toolwire.protocols.openai_chat.tools import SEARCH_FORM
 from toolwire.protocols.openai_chat.tools import encode_choice as encode_chat_choice
 from toolwire.protocols.openai_chat.wire import FAMILY
@@ -227,5 +227,5 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
         if choice.parallel is not None:
             body["parallel_tool_calls"] = choice.parallel
         return body
-    chat_request = replace(request, tool_choice=fit_choice(choice, plan))
+    chat_request = replace(request, tool_choice=fit_allowed_choice(choice, plan))
     return encode_chat_choice(chat_request, plan, has_tools=has_tools)

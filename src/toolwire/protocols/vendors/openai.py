@@ -4,8 +4,6 @@ It holds the wording of their validation errors, error codes, strict schemas, lo
 that depend on the model, and model lists.
 """
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +15,7 @@ from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.tools import OutputFormat, Thinking
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.interface import LogprobsLayout, SharedExtra, TokenLogprobs
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.schema.dialect import Dialect
@@ -26,9 +25,6 @@ from toolwire.codec.validation import ErrorWording, Findings, JsonPath, strict_v
 from toolwire.codec.wire.reader import JSON_ERRORS
 
 _encode_json = msgspec.json.Encoder().encode
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Effort levels of all models, ascending."""
 
 SHARED_FAMILY = "openai"
 """The extras family of fields that both protocols spell the same way."""
@@ -336,17 +332,6 @@ def decode_end_user(user: str | None, extras_and_form: dict[str, Any]) -> str | 
         return user
     extras_and_form["wire_form"] = (*extras_and_form.get("wire_form", ()), *REPRESENTED_USER)
     return identifier
-
-
-MAX_USER_LENGTH = 64
-
-
-def encode_user(user: str, report: LossReport, pattern: re.Pattern[str] | None = None) -> str:
-    """Return the end user's id; an id that is too long or not legal becomes a stable digest."""
-    if len(user) <= MAX_USER_LENGTH and (pattern is None or pattern.fullmatch(user)):
-        return user
-    report.approximated((), "end_user", f"longer than {MAX_USER_LENGTH} characters or not plain: sent as a digest")
-    return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
 MISALIGNMENT_FIELDS = ("error/misalignment", "misalignment")

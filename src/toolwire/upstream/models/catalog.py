@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.codec.host_profiles import COMPATIBLE, HostProfile
+from toolwire.codec.hosts.ollama import NATIVE
+from toolwire.codec.hosts.profile import HostProfile, Thinking
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.models.names import named_model
 from toolwire.protocols import PROTOCOLS
@@ -34,7 +35,7 @@ LIMIT_CACHED_MODELS = 1024
 LIMIT_CACHED_NAME = 256
 
 # An Ollama model that may not support thinking gets no `think`: the server would reject it.
-_OLLAMA_PROFILE = replace(COMPATIBLE, name="ollama", reasoning_effort=False)
+_OLLAMA_PROFILE = replace(NATIVE, thinking=Thinking(efforts=()))
 
 
 class CatalogEntry(Struct, frozen=True, kw_only=True):
@@ -107,9 +108,14 @@ class ModelCatalog:
         headers = provider.request_headers(surface) if surface.version_header is not None else {}
         return CatalogEntry(
             info=merge_info(*self.sources(provider, model).values()),
-            host=_OLLAMA_PROFILE if provider.protocol == "ollama" else provider.profile(model),
+            host=self._host_profile(provider, model),
             version=headers.get(surface.version_header or ""),
         )
+
+    def _host_profile(self, provider: Provider, model: str | None) -> HostProfile:
+        """Return the profile of a provider's host for a model."""
+        is_default = provider.protocol == "ollama" and provider.host is None
+        return _OLLAMA_PROFILE if is_default else provider.profile(model)
 
     def _configured_info(self, provider: Provider, model: str) -> ModelInfo:
         """Return the user's facts: those of the first pattern that matches `provider/model` or the model alone."""

@@ -390,7 +390,8 @@ def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: Encoding
 
 def _encode_foreign_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> ThinkingBlock | None:
     """Encode reasoning without Anthropic's signature, which only a client accepts; None for a provider."""
-    if not plan.for_client:
+    host = plan.target.host
+    if not plan.for_client and (host.pass_through or host.reasoning.signatures):
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return None
     plan.report_unsealed_signature(part, located_part.path)

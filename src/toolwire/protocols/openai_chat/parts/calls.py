@@ -22,6 +22,7 @@ from toolwire.protocols.openai_chat.parts.content import (
     decode_parts,
     encode_parts,
     encode_text_content,
+    join_texts,
     restore_constant,
 )
 from toolwire.protocols.openai_chat.wire import (
@@ -208,7 +209,7 @@ def encode_fast_result(part: Part, plan: EncodingPlan) -> dict[str, Any] | None:
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode a call that the client runs."""
     if plan.same_protocol:
-        return _encode_same_protocol_call(part)
+        return _encode_same_protocol_call(part, plan)
     report_call(part, located_part, plan)
     id = plan.id_of(located_part)
     name = call_name(part, plan)
@@ -241,11 +242,11 @@ def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     report_function_call(part, located_part, plan, "the target has no cache marks on calls")
 
 
-def _encode_same_protocol_call(part: ToolCall) -> Any:
+def _encode_same_protocol_call(part: ToolCall, plan: EncodingPlan) -> Any:
     """Encode a call that came from a Chat server or client."""
     body: dict[str, Any] = {}
     if part.id is not None:
-        body["id"] = part.id
+        body["id"] = plan.call_id(part.id)
     kind = "custom" if part.shape == "freeform" else "function"
     if (wire_type := restore_constant(part, "type", kind)) is not UNSET:
         body["type"] = wire_type
@@ -287,7 +288,7 @@ def encode_result(
         if LEGACY_FORM in part.wire_form:
             body["role"] = "function"
         if part.call_id is not None:
-            body["tool_call_id"] = part.call_id
+            body["tool_call_id"] = plan.call_id(part.call_id)
         if part.name is not None:
             body["name"] = part.name
         _encode_same_protocol_content(part, located_part, plan, body)
@@ -304,7 +305,7 @@ def encode_result(
         located_inner = LocatedPart(inner, (*located_part.path, "content", index))
         texts += _hoist_media(inner, located_inner, part, plan, hoisted) or encode_parts([located_inner], plan)
     _mark_error(texts, part)
-    body["content"] = encode_text_content(texts, located_part.path, plan)
+    body["content"] = encode_text_content(texts, located_part.path, plan, "tool")
     return body
 
 
@@ -327,8 +328,9 @@ def _encode_same_protocol_content(
     located_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content)
     ]
-    body["content"] = encode_parts(located_parts, plan)
-    _mark_error(body["content"], part)
+    texts = encode_parts(located_parts, plan)
+    _mark_error(texts, part)
+    body["content"] = join_texts(texts, located_part.path, plan, "tool")
 
 
 def _mark_error(texts: list[Any], part: ToolResult) -> None:

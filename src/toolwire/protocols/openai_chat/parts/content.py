@@ -3,8 +3,6 @@
 Reasoning has no official field; compatible servers send it in `reasoning_content`, `reasoning` or the content.
 """
 
-import re
-from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -33,10 +31,11 @@ from toolwire.canonical.content import (
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_change
-from toolwire.codec.encoding.media import data_url, expand_nested_document, source_from_url
+from toolwire.codec.encoding.media import data_url, expand_nested_document, media_summary, source_from_url
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.hosts.profile import matches_model
 from toolwire.codec.losses import UNLOCATED, SourcePath
 from toolwire.codec.wire.extras import (
     EMPTY,
@@ -57,7 +56,6 @@ from toolwire.protocols.openai_chat.wire import (
     FileShape,
     ImagePart,
     ImageShape,
-    MessageShape,
     RefusalPart,
     TextPart,
     ThinkingPart,
@@ -67,19 +65,28 @@ from toolwire.protocols.openai_chat.wire import (
 from toolwire.protocols.vendors.openai import encode_detail
 
 
-def encode_text_content(parts: list[Any], path: SourcePath, plan: EncodingPlan, separator: str = "\n\n") -> Any:
+def encode_text_content(parts: list[Any], path: SourcePath, plan: EncodingPlan, role: str) -> Any:
     """Return the parts as one string if they are a single text, or if the host accepts only a string.
 
-    Otherwise return the parts. `separator` joins several texts.
+    Otherwise return the parts.
     """
     if len(parts) == 1:
         return parts[0].text if _is_plain_part(parts[0]) else parts
-    if not parts:
-        return ""
-    if not plan.target.host.string_content or not all(map(_is_plain_part, parts)):
+    return join_texts(parts, path, plan, role) if parts else ""
+
+
+def join_texts(parts: list[Any], path: SourcePath, plan: EncodingPlan, role: str) -> Any:
+    """Return texts as one string if the host accepts only a string for this role, else the parts."""
+    host = plan.target.host
+    roles = host.content.string_roles
+    if not plan.adapts or not roles or ("system" if role == "developer" else role) not in roles:
         return parts
-    plan.report.approximated(path, "", "the host may accept content only as a string; texts joined")
-    return separator.join([part.text for part in parts])
+    if not all(map(_is_text, parts)):
+        return parts
+    plan.report.approximated(path, "", f"{host.rejects('lists of texts')}; texts joined")
+    texts = [part.text if isinstance(part, TextPart) else str(part["text"]) for part in parts]
+    # Pieces of a model's text may break anywhere, even inside a word.
+    return ("" if role == "assistant" else "\n\n").join(texts)
 
 
 def _is_plain_part(part: Any) -> bool:
@@ -87,90 +94,19 @@ def _is_plain_part(part: Any) -> bool:
     return type(part) is TextPart and part.prompt_cache_breakpoint is UNSET
 
 
-REASONING_FORM = "openai-chat:reasoning:"
-REASONING_FIELDS = ("reasoning_content", "reasoning")
-DETAILS_FORM = "openai-chat:reasoning:details"
-
-_REASONING_MODELS = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minimax", re.IGNORECASE)
-
-_decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
-
-# ---- reasoning
+def _is_text(part: Any) -> bool:
+    """Tell whether the part is text, perhaps with other members."""
+    return isinstance(part, TextPart) or (isinstance(part, dict) and part.get("type") == "text")
 
 
-def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
-    """Append the reasoning of a message to `parts`; further fields that repeat it go to `extras`."""
-    for name in REASONING_FIELDS:
-        text = getattr(shape, name)
-        if isinstance(text, str):
-            if parts:
-                extras[name] = Raw(msgspec.json.encode(text))
-                continue
-            parts.append(reasoning_part(name, text))
-    if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
-        texts = details_text(details)
-        if texts:
-            blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
-
-
-def reasoning_part(name: str, text: str) -> Reasoning:
-    """Return the reasoning of a message that has it as the text of the field `name`."""
-    content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
-    return Reasoning(content=content, at=f"/{name}", wire_form=(REASONING_FORM + name,))
-
-
-def details_text(raw: Raw) -> list[str]:
-    """Return the readable texts of OpenRouter's `reasoning_details`."""
-    try:
-        details = _decode_details(raw)
-    except msgspec.DecodeError:
-        return []
-    texts = [entry.get("text") or entry.get("summary") for entry in details]
-    return [text for text in texts if isinstance(text, str) and text]
-
-
-def requires_reasoning(plan: EncodingPlan) -> bool:
-    """Tell whether the target model rejects its own tool calls unless the reasoning before them is resent."""
-    target = plan.target
-    return target.model is not None and target.host.reasoning_content and _model_requires_reasoning(target.model)
-
-
-@lru_cache(maxsize=256)
-def _model_requires_reasoning(model: str) -> bool:
-    """Tell whether the name is of a model family that requires its reasoning; memoized."""
-    return _REASONING_MODELS.search(model) is not None
-
-
-def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]) -> None:
-    """Write reasoning into `body`, the fields of an assistant message."""
-    texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
-    if plan.same_protocol:
-        if DETAILS_FORM not in part.wire_form:
-            name = next(
-                (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM)),
-                None,
-            )
-            body[name or "reasoning_content"] = "".join(texts)
-        return
-    if not plan.for_client and not requires_reasoning(plan):
-        plan.report.dropped(located_part.path, "", "the target has no field for reasoning")
-        return
-    report_reasoning(part, located_part, plan)
-    if texts:
-        earlier = [body["reasoning_content"]] if "reasoning_content" in body else []
-        body["reasoning_content"] = "\n\n".join([*earlier, *texts])
-
-
-def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report as losses what a Chat client cannot be told about reasoning, such as its signature."""
-    for index, block in enumerate(part.content):
-        if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
-    if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
-    if part.id is not None:
-        plan.report.dropped(located_part.path, "id")
+def accepts_media(kind: str, plan: EncodingPlan) -> bool:
+    """Tell whether host and model accept media of a kind; others are sent as text."""
+    content = plan.target.host.content
+    if not plan.adapts or plan.for_client or kind == "video":
+        return True
+    if kind != "image":
+        return kind in content.media
+    return kind in content.media and matches_model(content.image_models, plan.target.model or "")
 
 
 STRING = "openai-chat:string"
@@ -422,8 +358,8 @@ def encode_cache(cache: CacheMark | None, located_part: LocatedPart, plan: Encod
     if cache is None or (plan.same_protocol and cache.at is not None):
         return UNSET  # OpenRouter's mark is in another field, which is restored from the extras
     ttl = cache.ttl
-    if not plan.same_protocol and not plan.target.host.cache_marks:
-        plan.report.dropped((*located_part.path, "cache"), "", "the host may not support cache marks")
+    if plan.adapts and not plan.target.host.content.cache_marks:
+        plan.report.dropped((*located_part.path, "cache"), "", plan.target.host.rejects("cache marks"))
         return UNSET
     if not plan.same_protocol and ttl is not None and ttl not in CACHE_TTLS:
         reason = f"the target has no ttl {ttl}; its default is used"
@@ -453,6 +389,8 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
     """Return the content part for the kind and source of media; None if Chat has none."""
     encoded: _MediaPart | None
+    if not accepts_media(part.kind, plan):
+        return _encode_rejected_media(part, located_part, plan)
     match part.source:
         case Inline() as source:
             encoded = _encode_inline(part, source, located_part, plan)
@@ -468,6 +406,16 @@ def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPla
     if encoded is None:
         plan.report.dropped(located_part.path, "", f"the target does not accept {part.media_type or part.kind} here")
     return encoded
+
+
+def _encode_rejected_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> TextPart:
+    """Encode media that host or model reject as a line of text."""
+    host, model = plan.target.host, plan.target.model or "the model"
+    if part.kind == "document" and not isinstance(part.source, Inline):
+        return _encode_document_text(part, located_part, plan)
+    reason = f"{host.rejects(f'{part.kind} content')} for {model}; replaced by a line of text"
+    plan.report.approximated(located_part.path, "", reason)
+    return TextPart(text=media_summary(part))
 
 
 def _encode_inline(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
@@ -492,6 +440,9 @@ def _encode_url(part: Media, source: Url, located_part: LocatedPart, plan: Encod
         return _encode_video(part, source.url)
     if FILE in part.wire_form:
         return FilePart(file=FileShape(file_data=source.url, filename=none_to_unset(part.name)))
+    if part.kind == "image" and plan.adapts and not plan.target.host.content.image_urls:
+        plan.report.approximated(located_part.path, "", plan.target.host.rejects("web addresses of images"))
+        return TextPart(text=f"[image at {source.url}]")
     if part.kind == "image":
         return _encode_image(part, source.url, located_part, plan)
     return _encode_document_text(part, located_part, plan) if part.kind == "document" else None

@@ -55,11 +55,15 @@ from toolwire.protocols.openai_chat.parts.content import (
     chat_extras_and_form,
     collect_chat_extras,
     decode_parts,
-    decode_reasoning,
     encode_parts,
-    encode_reasoning,
     encode_text_content,
+    join_texts,
     report_text,
+)
+from toolwire.protocols.openai_chat.parts.reasoning import (
+    add_required_reasoning,
+    decode_reasoning,
+    encode_reasoning,
     requires_reasoning,
 )
 from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, TextPart
@@ -251,7 +255,7 @@ def _encode_fast_assistant(parts: Iterable[Part], plan: EncodingPlan) -> list[An
             return None
     if not calls or plan.for_client or requires_reasoning(plan):
         return None
-    if text is None and not plan.target.host.null_content:
+    if text is None and not plan.target.host.content.null_with_calls:
         text = ""
     return [{"role": "assistant", "content": text, "tool_calls": calls}]
 
@@ -274,15 +278,15 @@ def _encode_content_message(turn: Turn, located_parts: list[LocatedPart], plan: 
         content.add(located_part)
     body: dict[str, Any] = {"role": turn.role}
     if plan.same_protocol and turn.message is not None:
-        content.encode_same_protocol(body, turn.message)
+        content.encode_same_protocol(body, turn)
     elif content.parts:
-        body["content"] = content.encode(turn.path)
+        body["content"] = content.encode(turn)
     elif located_parts:
         return []
     else:
         body["content"] = ""
-    if turn.role == "developer" and not plan.same_protocol and not plan.target.host.developer_role:
-        plan.report.approximated(turn.path, "role", "the host may not support the developer role; sent as system")
+    if plan.adapts and turn.role not in plan.target.host.messages.roles:
+        plan.report.approximated(turn.path, "role", f"{plan.target.host.rejects('the developer role')}; sent as system")
         body["role"] = "system"
     _encode_name(body, turn, plan)
     return [body]
@@ -301,10 +305,10 @@ def _encode_name(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
     """Write `name` into `body` if the host supports it, else report it as a loss."""
     if turn.message is None or turn.message.name is None:
         return
-    if plan.same_protocol or plan.target.host.message_names:
+    if not plan.adapts or plan.target.host.messages.names:
         body["name"] = turn.message.name
     else:
-        plan.report.dropped(turn.path, "name", "the host may not support names of speakers")
+        plan.report.dropped(turn.path, "name", plan.target.host.rejects("names of speakers"))
 
 
 class ContentEncoder:
@@ -347,18 +351,18 @@ class ContentEncoder:
         """Return the content as one string; None if it holds more than text."""
         return "".join([part.text for part in self.parts]) if self._is_plain_text else None
 
-    def encode(self, path: SourcePath) -> Any:
+    def encode(self, turn: Turn) -> Any:
         """Return the content of another protocol's turn, as a string or a list of parts."""
-        # Pieces of a model's text may break anywhere, even inside a word.
-        return encode_text_content(self.parts, path, self._plan, "" if self._is_assistant else "\n\n")
+        return encode_text_content(self.parts, turn.path, self._plan, turn.role)
 
-    def encode_same_protocol(self, body: dict[str, Any], message: Message) -> None:
+    def encode_same_protocol(self, body: dict[str, Any], turn: Turn) -> None:
         """Write the content into `body`, as string or list like the Chat client's."""
-        text = self.text() if STRING in message.wire_form and self.parts else None
+        wire_form = () if turn.message is None else turn.message.wire_form
+        text = self.text() if STRING in wire_form and self.parts else None
         if text is not None:
             body["content"] = text
-        elif self.parts or CONTENT_LIST in message.wire_form:
-            body["content"] = self.parts
+        elif self.parts or CONTENT_LIST in wire_form:
+            body["content"] = join_texts(self.parts, turn.path, self._plan, turn.role)
 
 
 def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
@@ -382,9 +386,12 @@ def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
         else:
             _add_content(located_part, plan, content, follows_calls=bool(calls))
     if plan.same_protocol and turn.message is not None:
-        _finish_same_protocol_assistant(turn.message, body, content, calls)
+        _finish_same_protocol_assistant(turn, turn.message, body, content, calls)
         _encode_name(body, turn, plan)
-        return [restore_extras(body, turn.message, FAMILY)]
+        restore_extras(body, turn.message, FAMILY)
+        if plan.adapts:
+            _fit_same_protocol_assistant(body, turn, plan)
+        return [body]
     return _finish_assistant(turn, plan, body, content, calls)
 
 
@@ -392,7 +399,7 @@ def _encode_refusal(
     part: Refusal, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder
 ) -> None:
     """Encode a refusal: in `refusal` or the content, or as text if the host may lack them."""
-    if not plan.same_protocol and not plan.for_client and not plan.target.host.message_names:
+    if plan.adapts and not plan.for_client and not plan.target.host.messages.refusals:
         plan.report.approximated(located_part.path, "", "refusal sent as text")
         content.add(LocatedPart(Text(text=part.text), located_part.path))
     elif PART not in part.wire_form:
@@ -415,13 +422,26 @@ def _add_content(
     content.add(located_part)
 
 
+def _fit_same_protocol_assistant(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
+    """Change what a known host rejects in an assistant message of a Chat client."""
+    host = plan.target.host
+    if body.get("tool_calls") and body.get("content") is None and not host.content.null_with_calls:
+        body["content"] = ""
+        plan.report.approximated(turn.path, "parts", f"{host.rejects('null content')}; sent as an empty text")
+    if host.messages.members:
+        for name in [name for name in body if name not in host.messages.members]:
+            del body[name]
+            plan.report.dropped(turn.path, f"//{name}", host.rejects(name))
+    add_required_reasoning(body, turn.path, plan)
+
+
 def _finish_same_protocol_assistant(
-    message: Message, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
+    turn: Turn, message: Message, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
 ) -> None:
     """Write content and calls into the body of a Chat client's assistant message, spelled as received."""
     if calls or NO_CALLS in message.wire_form:
         body["tool_calls"] = calls
-    content.encode_same_protocol(body, message)
+    content.encode_same_protocol(body, turn)
     encode_annotations(message, body)
     if NO_REFUSAL in message.wire_form:
         body.setdefault("refusal", "")
@@ -439,19 +459,16 @@ def _finish_assistant(
     if calls:
         body["tool_calls"] = calls
     if content.parts:
-        body["content"] = content.text() if plan.for_client else content.encode(turn.path)
+        body["content"] = content.text() if plan.for_client else content.encode(turn)
     elif calls or plan.for_client or "refusal" in body:
-        body["content"] = None if plan.for_client or plan.target.host.null_content else ""
+        body["content"] = None if plan.for_client or plan.target.host.content.null_with_calls else ""
     elif all(isinstance(located_part.part, Text) for located_part in turn.parts):
         body["content"] = ""
     else:
         return []
     if plan.for_client:
         encode_foreign_citations(turn, plan, body)
-    elif calls and "reasoning_content" not in body and requires_reasoning(plan):
-        body["reasoning_content"] = ""
-        reason = "the model requires reasoning_content with tool calls; set to empty"
-        pointer = f"/messages/{plan.output_index}/reasoning_content"
-        plan.report.added(turn.path, "", pointer, reason, severity="info")
+    else:
+        add_required_reasoning(body, turn.path, plan)
     _encode_name(body, turn, plan)
     return [body]

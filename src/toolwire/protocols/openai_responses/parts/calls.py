@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Caller, Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary, summarize_binary
+from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader
@@ -187,6 +188,8 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
     if not plan.same_protocol:
         _report_call(part, located_part, plan)
     shape: FunctionCall | CustomCall
+    if not plan.tools.freeform:
+        return _encode_function_call(part, call_id, plan)
     if part.shape == "freeform":
         shape = CustomCall(name=_call_name(part, plan), call_id=call_id, input=_encode_input(part, plan))
     else:
@@ -200,6 +203,13 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
     shape.caller = encode_caller(part, located_part, plan)
     shape.asynchronous = none_to_unset(part.asynchronous)
     return encode_with_extras(shape, part, FAMILY)
+
+
+def _encode_function_call(part: ToolCall, call_id: Any, plan: ItemPlan) -> FunctionCall:
+    """Encode a call for a host that has only functions, without namespaces."""
+    name = plan.tools.alias(part.name, part.namespace)
+    arguments = wrap_freeform_input(part.arguments) if part.shape == "freeform" else _encode_arguments(part, plan)
+    return FunctionCall(name=name, call_id=call_id, arguments=arguments)
 
 
 def _call_name(part: ToolCall, plan: ItemPlan) -> str:
@@ -264,7 +274,8 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, m
     """Encode a result as an item with the id and status of `message`."""
     call_id = none_to_unset(part.call_id) if plan.same_protocol else plan.call_id(part.call_id or "")
     call_shape, called_name = plan.calls.get(call_id or "", ("json", None))
-    kind = CustomOutput if part.native == "custom" or call_shape == "freeform" else FunctionOutput
+    is_custom = part.native == "custom" or call_shape == "freeform"
+    kind = CustomOutput if is_custom and plan.tools.freeform else FunctionOutput
     if plan.same_protocol:
         output = _encode_same_protocol_output(part, located_part, plan)
     else:

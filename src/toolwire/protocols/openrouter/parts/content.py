@@ -33,7 +33,8 @@ from toolwire.codec.encoding.media import data_url, source_from_url
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, mark_extras_seen, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject
-from toolwire.protocols.openai_chat.parts.content import DETAILS_FORM, REASONING_FORM, collect_chat_extras
+from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
+from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.wire import FAMILY
 
 DETAILS_FIELD = "reasoning_details"

@@ -33,8 +33,9 @@ from toolwire.codec.encoding.turns import LocatedPart, Turn
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.protocols.openai_chat.parts.calls import report_result
-from toolwire.protocols.openai_chat.parts.content import encode_parts, report_reasoning, requires_reasoning
+from toolwire.protocols.openai_chat.parts.content import encode_parts
 from toolwire.protocols.openai_chat.parts.messages import encode_turn as encode_chat_turn
+from toolwire.protocols.openai_chat.parts.reasoning import report_reasoning, requires_reasoning
 from toolwire.protocols.openai_chat.wire import FAMILY, TextPart
 from toolwire.protocols.openrouter.parts.content import (
     DETAILS_FIELD,

@@ -1,0 +1,165 @@
+"""Fit requests of any protocol to a host profile: ids and names, late system text, effort, members of the body."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Text
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.tools import NameRules
+from toolwire.codec.hosts.profile import EFFORTS, ChoiceRule, HostProfile, matches_model, rule_for
+from toolwire.codec.losses import LossReport, SourcePath
+
+FieldLocations = Mapping[str, tuple[SourcePath, str]]
+SYSTEM_ROLES = ("system", "developer")
+
+_ENCODED_FIELDS = frozenset({"messages", "input", "tools", "model", "stream", "max_tokens", "max_completion_tokens"})
+"""Members that are encoded in the form that the host accepts."""
+
+
+@lru_cache(maxsize=256)
+def host_rules(host: HostProfile) -> IdAndNameRules:
+    """Return the limits of a host on ids and names; memoized."""
+    tools = host.tools
+    names = NameRules(re.compile(tools.name_pattern), tools.name_limit)
+    return IdAndNameRules(re.compile(tools.id_pattern), tools.id_limit, names, freeform=tools.freeform)
+
+
+def choice_rule(plan: EncodingPlan) -> ChoiceRule:
+    """Return the tool choices that host and model accept."""
+    return rule_for(plan.target.host.choice.rules, plan.target.model or "") or _NO_CHOICE
+
+
+_NO_CHOICE = ChoiceRule(modes=("auto",))
+
+
+def convert_system_messages(request: Request, start: int, plan: EncodingPlan) -> Request:
+    """Return the request with system messages from index `start` on as user text in reminder tags.
+
+    Many chat templates reject them anywhere but at the start. They stay in place, so that the prompt prefix is stable.
+    """
+    for index in range(start, len(request.messages)):
+        if request.messages[index].role in SYSTEM_ROLES:
+            break
+    else:
+        return request
+    messages = list(request.messages)
+    for index in range(start, len(messages)):
+        message = messages[index]
+        if message.role in SYSTEM_ROLES and any(isinstance(part, Text) for part in message.parts):
+            messages[index] = _as_user_reminder(message)
+            reason = f"{plan.target.host.rejects('late system messages')}; sent as a user reminder"
+            plan.report.approximated(("messages", index), "role", reason)
+    return replace(request, messages=tuple(messages))
+
+
+def _as_user_reminder(message: Message) -> Message:
+    """Return the system message as a user message with its text in `system-reminder` tags."""
+    parts = [
+        replace(part, text=f"<system-reminder>\n{part.text}\n</system-reminder>") if isinstance(part, Text) else part
+        for part in message.parts
+    ]
+    return replace(message, role="user", parts=tuple(parts))
+
+
+def nearest_effort(effort: str, words: tuple[str, ...]) -> str:
+    """Return the word for the nearest effort; of two equally near ones that nearer to `high`."""
+    ranked = [word for word in words if word in EFFORTS and (word != "none" or effort == "none")]
+    if not ranked or effort not in EFFORTS:
+        return next(word for word in reversed(words))
+    rank, high = EFFORTS.index(effort), EFFORTS.index("high")
+    return min(ranked, key=lambda word: (abs(EFFORTS.index(word) - rank), abs(EFFORTS.index(word) - high)))
+
+
+USER_PATTERN = r".{0,64}"
+
+
+def encode_user(user: str, report: LossReport, pattern: str | None = USER_PATTERN) -> str:
+    """Return the end user's id; an id that does not match becomes a stable digest. Without a pattern, all match."""
+    if pattern is None or re.fullmatch(pattern, user):
+        return user
+    report.approximated((), "end_user", "too long or not plain: sent as a digest")
+    return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
+
+
+class _BodyRules(Struct, frozen=True):
+    """Names of members that a host and model do not accept."""
+
+    known: frozenset[str]  # empty: all
+    refused: frozenset[str]
+    ignored: frozenset[str]
+    nested: tuple[tuple[str, str, bool], ...]  # member, member of the member, and whether it is refused
+
+    def rejected(self, body: Mapping[str, Any], *, is_unknown_refused: bool) -> list[tuple[str, bool]]:
+        """Return the members of a body that the host does not accept, each with whether it refuses or ignores it."""
+        if self.known and not body.keys() <= self.known:
+            unknown = [(name, is_unknown_refused) for name in body if name not in self.known]
+        else:
+            unknown = []
+        if self.refused.isdisjoint(body) and self.ignored.isdisjoint(body):
+            return unknown
+        found = dict(unknown)
+        for name in body:
+            if name in self.refused or (name in self.ignored and name not in found):
+                found[name] = name in self.refused
+        return list(found.items())
+
+
+@lru_cache(maxsize=256)
+def _body_rules(host: HostProfile, model: str) -> _BodyRules:
+    """Return the rules about members of the body; memoized."""
+    fields = host.fields
+    by_model = [name for rule in fields.by_model if matches_model(rule.models, model) for name in rule.fields]
+    refused = (*fields.refused, *by_model)
+    return _BodyRules(
+        frozenset(fields.known) | _ENCODED_FIELDS if fields.known else frozenset(),
+        frozenset([name for name in refused if "/" not in name]),
+        frozenset([name for name in fields.ignored if "/" not in name]),
+        tuple(
+            (name.partition("/")[0], name.partition("/")[2], name in refused)
+            for name in (*refused, *fields.ignored)
+            if "/" in name
+        ),
+    )
+
+
+def fit_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, locations: FieldLocations) -> None:
+    """Remove from `body`, and report, members that the host rejects; for clients of other protocols also ignored ones.
+
+    Rename those with another name at the host. `locations` are the canonical locations of members, by name; all others
+    are extras.
+    """
+    host = plan.target.host
+    rules = _body_rules(host, plan.target.model or "")
+    for name, other in host.fields.renamed.items():
+        if name in body:
+            body[other] = body.pop(name)
+            if plan.same_protocol:
+                plan.report.approximated(*_location(name, locations), f"{host.rejects(name)}; sent as {other}")
+    limit, temperature = host.fields.max_temperature, body.get("temperature")
+    if limit is not None and isinstance(temperature, int | float) and temperature > limit:
+        body["temperature"] = limit
+        plan.report.approximated(("sampling",), "temperature", host.rejects(f"a temperature over {limit}"))
+    for name, is_refused in rules.rejected(body, is_unknown_refused=host.fields.unknown == "refused"):
+        if is_refused or not plan.same_protocol:
+            del body[name]
+            path, field = _location(name, locations)
+            if not path or getattr(request, str(path[0])) is not None:  # otherwise the encoder added it
+                reason = host.rejects(name) if is_refused else f"{host.name} ignores {name}"
+                plan.report.dropped(path, field, reason)
+    for name, inner, is_refused in rules.nested:
+        members = body.get(name)
+        if isinstance(members, dict) and inner in members and (is_refused or not plan.same_protocol):
+            del members[inner]
+            plan.report.dropped((), f"//{name}/{inner}", host.rejects(f"{name}.{inner}"))
+
+
+def _location(name: str, locations: FieldLocations) -> tuple[SourcePath, str]:
+    """Return the canonical location of a member of the body."""
+    return locations.get(name, ((), f"//{name}"))

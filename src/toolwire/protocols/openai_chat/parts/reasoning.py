@@ -1,0 +1,140 @@
+"""Decode and encode reasoning.
+
+Reasoning has no official field; compatible servers send it in `reasoning_content`, `reasoning` or the content.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from toolwire.canonical.content import Media, Part, Reasoning, ReasoningText
+from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.hosts.profile import EchoRule, HostProfile, rule_for
+from toolwire.codec.losses import SourcePath
+from toolwire.protocols.openai_chat.wire import MessageShape
+
+REASONING_FORM = "openai-chat:reasoning:"
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+DETAILS_FORM = "openai-chat:reasoning:details"
+
+_decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
+
+# ---- decode
+
+
+def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
+    """Append the reasoning of a message to `parts`; further fields that repeat it go to `extras`."""
+    for name in REASONING_FIELDS:
+        text = getattr(shape, name)
+        if isinstance(text, str):
+            if parts:
+                extras[name] = Raw(msgspec.json.encode(text))
+                continue
+            parts.append(reasoning_part(name, text))
+    if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
+        texts = details_text(details)
+        if texts:
+            blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
+            parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
+
+
+def reasoning_part(name: str, text: str) -> Reasoning:
+    """Return the reasoning of a message that has it as the text of the field `name`."""
+    content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
+    return Reasoning(content=content, at=f"/{name}", wire_form=(REASONING_FORM + name,))
+
+
+def details_text(raw: Raw) -> list[str]:
+    """Return the readable texts of OpenRouter's `reasoning_details`."""
+    try:
+        details = _decode_details(raw)
+    except msgspec.DecodeError:
+        return []
+    texts = [entry.get("text") or entry.get("summary") for entry in details]
+    return [text for text in texts if isinstance(text, str) and text]
+
+
+def echo_rule(plan: EncodingPlan) -> EchoRule | None:
+    """Return the host's rule about sending reasoning back to this model; None if it has no field for it."""
+    host = plan.target.host
+    return None if host.reasoning.echo_field is None else _echo_rule(host, plan.target.model)
+
+
+_OPTIONAL_ECHO = EchoRule(turns="none")
+
+
+@lru_cache(maxsize=256)
+def _echo_rule(host: HostProfile, model: str | None) -> EchoRule | None:
+    """Return the rule of a host that has a field for reasoning; memoized."""
+    rules = host.reasoning.echo
+    return rule_for(rules, model) if rules and model is not None else None if rules else _OPTIONAL_ECHO
+
+
+def requires_reasoning(plan: EncodingPlan) -> bool:
+    """Tell whether the target model rejects its own tool calls unless the reasoning before them is resent."""
+    rule = echo_rule(plan)
+    return rule is not None and rule.turns != "none"
+
+
+def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]) -> None:
+    """Write reasoning into `body`, the fields of an assistant message."""
+    texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
+    if plan.same_protocol:
+        if DETAILS_FORM not in part.wire_form:
+            _encode_same_protocol_reasoning(part, located_part, plan, body, "".join(texts))
+        return
+    host = plan.target.host
+    if not plan.for_client and echo_rule(plan) is None:
+        plan.report.dropped(located_part.path, "", host.lacks("field for reasoning"))
+        return
+    report_reasoning(part, located_part, plan)
+    if texts:
+        field = "reasoning_content" if plan.for_client else host.reasoning.echo_field or "reasoning_content"
+        earlier = [body[field]] if field in body else []
+        body[field] = "\n\n".join([*earlier, *texts])
+
+
+def _encode_same_protocol_reasoning(
+    part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any], text: str
+) -> None:
+    """Write a Chat client's reasoning into `body` as received, unless the host rejects or renames the field."""
+    tokens = [token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM)]
+    name = tokens[0] if tokens else "reasoning_content"
+    host = plan.target.host
+    if plan.adapts and requires_reasoning(plan) and name != host.reasoning.echo_field:
+        plan.report.approximated(located_part.path, "", f"{host.name} reads {host.reasoning.echo_field}, not {name}")
+        name = host.reasoning.echo_field or name
+    if plan.adapts and host.messages.members and name not in host.messages.members:
+        plan.report.dropped(located_part.path, "", host.rejects(name))
+        return
+    body[name] = text
+
+
+def add_required_reasoning(body: dict[str, Any], path: SourcePath, plan: EncodingPlan) -> None:
+    """Add the host's placeholder to an assistant message that must carry reasoning, but has none."""
+    rule, field = echo_rule(plan), plan.target.host.reasoning.echo_field
+    if rule is None or field is None or rule.placeholder is None or rule.turns == "none":
+        return
+    if rule.turns == "calls" and not body.get("tool_calls"):
+        return
+    if body.get(field) or (rule.placeholder == "" and field in body):
+        return
+    body[field] = rule.placeholder
+    reason = f"{plan.target.host.name} requires {field}; set to {rule.placeholder!r}"
+    if plan.target.host.pass_through:
+        reason = f"the model requires {field}; set to {rule.placeholder!r}"
+    plan.report.added(path, "", f"/messages/{plan.output_index}/{field}", reason, severity="info")
+
+
+def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report as losses what a Chat client cannot be told about reasoning, such as its signature."""
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
+    if part.signature is not None:
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
+    if part.id is not None:
+        plan.report.dropped(located_part.path, "id")
