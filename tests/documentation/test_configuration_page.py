@@ -50,5 +50,6 @@ def test_every_key_is_on_the_page(name: str) -> None:
 
 def test_every_section_is_on_the_page() -> None:
     assert {field.name for field in msgspec.structs.fields(config.Config)} == {
-        name.strip("[]").partition(".")[0] for name in SECTIONS
+        name.strip("[]").partition(".")[0] for name in (*SECTIONS, "[hosts.NAME]")
     }
+    assert "## `[hosts.NAME]`\n" in PAGE.read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ COMMANDS = (
     "translate",
     "check",
     "protocols",
+    "hosts",
     "simulate",
 )
 
