@@ -30,7 +30,7 @@ def test_the_encoded_history_stays_a_prefix(source: str, target: str) -> None:
     _check_prefixes(source, target)
 
 
-@pytest.mark.parametrize("host", ["generic", "mistral", "deepseek", "dashscope", "moonshot"])
+@pytest.mark.parametrize("host", ["generic", "mistral", "dashscope", "moonshot"])
 @pytest.mark.parametrize("source", [name for name in recorded_bodies.PROTOCOL_NAMES if name != "openai-chat"])
 def test_the_history_encoded_for_a_host_stays_a_prefix(source: str, host: str) -> None:
     _check_prefixes(source, "openai-chat", host=host)

@@ -269,7 +269,7 @@ def test_output_limit_above_that_of_the_model_is_lowered(entry: Any, limit: int)
                     response = await gateway.post("/v1/messages", json.dumps(body).encode())
                     await response.read(100_000)
                     assert ("max_tokens" in response.headers.get("toolwire-losses", "")) == (limit == 8192)
-        assert [body["max_tokens"] for body in server.bodies] == [limit] * 2
+        assert [body["max_completion_tokens"] for body in server.bodies] == [limit] * 2
         assert server.paths == ["/v1/models/llama", *["/v1/chat/completions"] * 2]
 
     run_async(work())

@@ -14,7 +14,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.hosts.profile import EFFORTS, ChoiceRule, HostProfile, matches_model, rule_for
-from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 
 FieldLocations = Mapping[str, tuple[SourcePath, str]]
 SYSTEM_ROLES = ("system", "developer")
@@ -148,16 +148,28 @@ def fit_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, locat
         plan.report.approximated(("sampling",), "temperature", host.rejects(f"a temperature over {limit}"))
     for name, is_refused in rules.rejected(body, is_unknown_refused=host.fields.unknown == "refused"):
         if is_refused or not plan.same_protocol:
-            del body[name]
-            path, field = _location(name, locations)
-            if not path or getattr(request, str(path[0])) is not None:  # otherwise the encoder added it
-                reason = host.rejects(name) if is_refused else f"{host.name} ignores {name}"
-                plan.report.dropped(path, field, reason)
+            reason = host.rejects(name) if is_refused else f"{host.name} ignores {name}"
+            for pointer in _dropped_pointers(request, name, body.pop(name), locations):
+                path, field = _location(pointer, locations)
+                if not path or getattr(request, str(path[0])) is not None:  # otherwise the encoder added it
+                    plan.report.dropped(path, field, reason)
     for name, inner, is_refused in rules.nested:
         members = body.get(name)
         if isinstance(members, dict) and inner in members and (is_refused or not plan.same_protocol):
             del members[inner]
             plan.report.dropped((), f"//{name}/{inner}", host.rejects(f"{name}.{inner}"))
+
+
+def _dropped_pointers(request: Request, name: str, value: Any, locations: FieldLocations) -> list[str]:
+    """Return the pointers to report for a dropped member: its own, or those of the members or elements of an extra."""
+    if name in locations:
+        return [name]
+    if isinstance(value, dict):
+        return [f"{name}/{inner}" for inner in value] or [name]
+    original = next((fields[name] for fields in (request.extras or {}).values() if name in fields), None)
+    if original is not None and bytes(original)[:1] == b"[":
+        return element_pointers(original, name) or [name]
+    return [name]
 
 
 def _location(name: str, locations: FieldLocations) -> tuple[SourcePath, str]:

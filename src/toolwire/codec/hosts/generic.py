@@ -1,5 +1,7 @@
 """Unknown servers: the form of a request that every known Chat server accepts."""
 
+from msgspec.structs import replace
+
 from toolwire.codec.hosts.openai import MODEL_REASONING
 from toolwire.codec.hosts.profile import (
     Choice,
@@ -43,7 +45,7 @@ GENERIC = HostProfile(
     title="Unknown Chat servers",
     pass_through=True,
     messages=MESSAGES,
-    content=CONTENT,
+    content=replace(CONTENT, media=("image", "audio", "document")),
     reasoning=MODEL_REASONING,
     tools=TOOLS,
     choice=CHOICE,

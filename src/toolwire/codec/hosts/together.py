@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import GENERIC
+from toolwire.codec.hosts.generic import CONTENT, GENERIC
 from toolwire.codec.hosts.profile import Fields, Reasoning, Recognition, documented, unverified
 
 PROFILE = replace(
@@ -11,7 +11,7 @@ PROFILE = replace(
     title="Together AI",
     pass_through=False,
     recognition=Recognition(hostnames=("api.together.xyz", "api.together.ai")),
-    content=replace(GENERIC.content, string_roles=()),
+    content=replace(CONTENT, string_roles=()),
     reasoning=Reasoning(fields=("reasoning",)),
     fields=Fields(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
     sources={

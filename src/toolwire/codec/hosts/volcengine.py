@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import GENERIC
+from toolwire.codec.hosts.generic import CONTENT, GENERIC
 from toolwire.codec.hosts.profile import (
     Fields,
     Reasoning,
@@ -20,7 +20,7 @@ PROFILE = replace(
     title="Volcengine Ark (Doubao)",
     pass_through=False,
     recognition=Recognition(hostnames=("ark.*.volces.com",)),
-    content=replace(GENERIC.content, string_roles=()),
+    content=replace(CONTENT, string_roles=()),
     reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
     thinking=Thinking(efforts=(), switch=ThinkingSwitch(field="thinking", models=("doubao-*",))),
     fields=Fields(ignored=GENERIC.fields.refused, user_pattern=r".{6,128}"),

@@ -49,7 +49,7 @@ FIELD_LOCATIONS: FieldLocations = {
     "presence_penalty": (("sampling",), "presence_penalty"),
     "logprobs": (("sampling",), "logprobs"),
     "top_logprobs": (("sampling",), "top_logprobs"),
-    "stream_options": ((), "include_usage"),
+    "stream_options/include_usage": ((), "include_usage"),
 }
 """Canonical location of each member of the body."""
 

@@ -389,7 +389,7 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
     """Return the content part for the kind and source of media; None if Chat has none."""
     encoded: _MediaPart | None
-    if not accepts_media(part.kind, plan):
+    if isinstance(part.source, Inline | Url) and not accepts_media(part.kind, plan):
         return _encode_rejected_media(part, located_part, plan)
     match part.source:
         case Inline() as source:
@@ -411,10 +411,10 @@ def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPla
 def _encode_rejected_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> TextPart:
     """Encode media that host or model reject as a line of text."""
     host, model = plan.target.host, plan.target.model or "the model"
-    if part.kind == "document" and not isinstance(part.source, Inline):
+    if part.kind == "document" and isinstance(part.source, Url):
         return _encode_document_text(part, located_part, plan)
     reason = f"{host.rejects(f'{part.kind} content')} for {model}; replaced by a line of text"
-    plan.report.approximated(located_part.path, "", reason)
+    plan.report.dropped(located_part.path, "", reason)
     return TextPart(text=media_summary(part))
 
 
