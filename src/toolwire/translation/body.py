@@ -156,9 +156,8 @@ def translate(
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             recovery = text_recovery(tool_call_parser, reasoning_parser, model)
-            context = response_context(
-                request, reader, writer, hosted_tools, get_host_profile(host, source), recovery=recovery
-            )
+            profile = get_host_profile(host, source)
+            context = response_context(request, reader, writer, hosted_tools, profile, recovery=recovery)
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)

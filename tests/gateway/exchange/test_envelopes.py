@@ -35,7 +35,10 @@ async def call_and_result(
         following = toolwire.continue_request(request_body, first_body, [{"id": "call_1", "output": "sunny"}], client)
         async with run_gateway(one_provider_config(origin, "gemini", second)) as gateway:
             response = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
-            lost = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+            await response.read(100_000)
+            exchange = response.headers["toolwire-exchange"]
+            _, losses = await gateway.get(f"/toolwire/exchanges/{exchange}/losses", **key)
+            lost = json.loads(losses)["losses"]
             return response.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
 
 

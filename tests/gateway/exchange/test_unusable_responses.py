@@ -83,7 +83,7 @@ def test_unusable_response_is_an_error(defect: str, client: str, stream: bool) -
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(upstream_bytes)) as origin,
+            serve_upstream(ScriptedUpstream(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,
         ):
             response = await gateway.send_question(client, stream=stream)

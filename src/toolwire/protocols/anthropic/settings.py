@@ -239,11 +239,17 @@ def _encode_thinking(
         if adapted is None:
             return UNSET, effort
         kind = adapted
-        if effort is UNSET and thinking.effort and enabled and not plan.same_protocol:
-            sent = "no thinking is sent" if kind == "disabled" else "only a thinking budget is sent"
-            plan.report.approximated(("thinking",), "effort", f"the model has no effort setting; {sent}")
+        if effort is UNSET and enabled:
+            _report_missing_effort(thinking, kind, plan)
     display = _encode_display(thinking, kind, plan)
     return ThinkingShape(type=kind, budget_tokens=none_to_unset(budget), display=display), effort
+
+
+def _report_missing_effort(thinking: Thinking, kind: str, plan: EncodingPlan) -> None:
+    """Report what stands for the effort of another protocol at a model without effort levels."""
+    if thinking.effort and not plan.same_protocol:
+        sent = "no thinking is sent" if kind == "disabled" else "only a thinking budget is sent"
+        plan.report.approximated(("thinking",), "effort", f"the model has no effort setting; {sent}")
 
 
 def _report_thinking_off(thinking: Thinking, plan: EncodingPlan) -> None:
