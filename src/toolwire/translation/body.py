@@ -148,15 +148,14 @@ def translate(
     """
     reader, writer = get_codec(source), get_codec(target)
     data = body_bytes(body, source)
+    profile = get_host_profile(host, target if kind == "request" else source)
     match kind:
         case "request":
-            profile = get_host_profile(host, target)
             options = Target(model=model, version=version, stream=stream, site=site, title=title, host=profile)
             options = replace(options, binary_results=binary_results, hosted_tools=hosted_tools)
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             recovery = text_recovery(tool_call_parser, reasoning_parser, model)
-            profile = get_host_profile(host, source)
             context = response_context(request, reader, writer, hosted_tools, profile, recovery=recovery)
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
