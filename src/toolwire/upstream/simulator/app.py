@@ -28,7 +28,7 @@ from toolwire.upstream.asgi import (
     Send,
     run_lifespan,
 )
-from toolwire.upstream.simulator.model import generate_reply
+from toolwire.upstream.simulator.model import check_dialect, generate_reply, write_as_text
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
 from toolwire.upstream.simulator.script import Script, ScriptedTurn
@@ -91,7 +91,7 @@ class Simulator:
 
     `protocols` limits it to these; by default it serves all. `models` are the only models it serves; by default it
     accepts any name. `require_key` rejects requests without a key. `pace` is the delay in seconds between the chunks
-    of a stream.
+    of a stream. With a `dialect`, the model's calls and thinking are written into its text.
     """
 
     def __init__(
@@ -104,7 +104,10 @@ class Simulator:
         pace: float = 0,
         limit_body: int = LIMIT_BODY,
         signature_key: SignatureKey | None = None,
+        dialect: str | None = None,
     ) -> None:
+        check_dialect(dialect)
+        self._dialect = dialect
         self._codecs = {name: PROTOCOLS[name] for name in tuple(protocols) or PROVIDER_TRAITS}
         self._models = models
         self._script = script
@@ -172,7 +175,9 @@ class Simulator:
             await http_request.pause(turn.delay)
             if turn.is_error_only():
                 raise ProviderRejection(turn.to_api_error())
-        reply = generate_reply(request, codec.name) if turn is None else turn.to_reply()
+        reply = turn.to_reply() if turn is not None else generate_reply(request, codec.name)
+        if turn is None and self._dialect is not None:
+            reply = write_as_text(reply, self._dialect)
         response = ResponseBuilder(request, codec.name, self._signature_key).build(reply)
         self._conversations.store(request, response, codec.name)
         context = ResponseContext(request=request, created=int(time.time()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.content import Data, Media, Part, Refusal, Text, ToolCall, ToolResult
@@ -14,6 +15,8 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
 from toolwire.canonical.tools import FreeformTool
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, FUNCTION_ADAPTER, computers_of
+from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall
 from toolwire.upstream.simulator.prompt import (
     Prompt,
     RequestedCall,
@@ -86,6 +89,21 @@ def generate_reply(request: Request, protocol: str) -> Reply:
         "The tools have answered." if prompt.results and not prompt.is_new else f"The user says: {prompt.text[:200]}"
     )
     return Reply(thinking=f"{observation}\n{plan}", text=text, calls=calls, actions=actions)
+
+
+def check_dialect(name: str | None) -> None:
+    """Raise `ValueError` for a dialect of text calls that does not exist."""
+    if name is not None and name not in DIALECTS:
+        raise ValueError(f"unknown dialect {name!r}; expected one of {', '.join(sorted(DIALECTS))}")
+
+
+def write_as_text(reply: Reply, dialect: str) -> Reply:
+    """Return a reply as a server without parsers passes it on: thinking and calls stand in its text."""
+    thinking = "" if reply.thinking is None else f"<think>\n{reply.thinking}\n</think>\n\n"
+    calls = [WrittenCall(call.name, call.arguments, number) for number, call in enumerate(reply.calls)]
+    blocks = [reply.text or "", DIALECTS[dialect].render_calls(calls) if calls else ""]
+    text = thinking + "\n".join(filter(None, blocks))
+    return replace(reply, thinking=None, text=text or None, calls=())
 
 
 def _choose_calls(prompt: Prompt) -> tuple[ReplyCall, ...]:

@@ -14,7 +14,7 @@ from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
-from toolwire.upstream.simulator.model import Reply, ReplyCall
+from toolwire.upstream.simulator.model import Reply, ReplyCall, check_dialect, write_as_text
 from toolwire.upstream.simulator.prompt import read_prompt
 
 
@@ -63,6 +63,8 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     thinking: str | None = None
     text: str | None = None
     calls: tuple[ScriptedCall, ...] = ()
+    # Writes the calls after the text, in this dialect, and the thinking before it, as a server without parsers does.
+    dialect: str | None = None
     # Actions on the screen that the request declares, and the safety checks to acknowledge before them.
     actions: tuple[Action, ...] = ()
     checks: tuple[SafetyCheck, ...] = ()
@@ -83,7 +85,7 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Return the content of the turn as a reply."""
         error = None if self.error is None else self.to_api_error()
         calls = tuple(call.to_reply_call() for call in self.calls)
-        return Reply(
+        reply = Reply(
             thinking=self.thinking,
             text=self.text,
             calls=calls,
@@ -92,6 +94,7 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             stop=self.stop,
             error=error,
         )
+        return reply if self.dialect is None else write_as_text(reply, self.dialect)
 
     def to_api_error(self) -> ApiError:
         """Return the error of the turn."""
@@ -149,6 +152,8 @@ def parse_script(data: bytes, name: str, *, toml: bool = True) -> Script:
     """Parse a script. `name` is used in error messages."""
     try:
         script_file = (msgspec.toml if toml else msgspec.json).decode(data, type=_ScriptFile)
+        for turn in script_file.turns:
+            check_dialect(turn.dialect)
     except (msgspec.DecodeError, ValueError) as error:
         raise ScriptError(f"{name}: {error}") from None
     return Script(script_file.turns)

@@ -4,11 +4,20 @@ Drafts of Claude and models tuned on them, MiniMax M2, dots, DeepSeek V3.2 and V
 """
 
 import re
+from collections.abc import Sequence
 
 from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 from toolwire.translation.stages.tool_call_parsers.qwen3_coder import parse_value
+from toolwire.translation.stages.tool_call_parsers.rendering import (
+    ResultRenderer,
+    WrittenCall,
+    WrittenResult,
+    render_tool_responses,
+    result_renderer,
+    written_values,
+)
 
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _MAX_TAG = 512
@@ -56,8 +65,38 @@ def parse_invoke(cursor: Cursor, prefix: str, *outer: str) -> Parse[ParsedCall]:
     return ParsedCall(name, parameters=tuple(parameters))
 
 
+def render_invoke(call: WrittenCall, prefix: str = "", *, typed: bool = False) -> str:
+    """Write one invoke; `typed` parameters state whether they are strings, as in DSML."""
+    values: list[str] = []
+    for value in written_values(call):
+        type_attribute = f' string="{str(value.is_string).lower()}"' if typed else ""
+        values.append(f'<{prefix}parameter name="{value.name}"{type_attribute}>{value.text}</{prefix}parameter>\n')
+    return f'<{prefix}invoke name="{call.name}">\n{"".join(values)}</{prefix}invoke>'
+
+
+def _render_function_results(results: Sequence[WrittenResult]) -> str:
+    """Write results as Claude's text form has them."""
+    items = [
+        f"<result>\n<tool_name>{result.name}</tool_name>\n<stdout>{result.text}</stdout>\n</result>\n"
+        for result in results
+    ]
+    return f"<function_results>\n{''.join(items)}</function_results>"
+
+
+def _render_dsml_results(results: Sequence[WrittenResult]) -> str:
+    """Write results as DeepSeek V3.2 reads them."""
+    items = [f"<result>{result.text}</result>\n" for result in results]
+    return f"<function_results>\n{''.join(items)}</function_results>"
+
+
 def _invoke_dialect(
-    name: str, prefixes: tuple[str, ...], outer: tuple[tuple[str, str], ...], models: tuple[str, ...] = ()
+    name: str,
+    prefixes: tuple[str, ...],
+    outer: tuple[tuple[str, str], ...],
+    models: tuple[str, ...] = (),
+    *,
+    typed: bool = False,
+    render_results: ResultRenderer = render_tool_responses,
 ) -> Dialect:
     """Return a dialect of invokes with one of these prefixes, inside one of these outer marks or none."""
     openers = tuple(opener for opener, _ in outer)
@@ -73,8 +112,11 @@ def _invoke_dialect(
             raise Mismatch
         return [(yield from parse_invoke(cursor, start[1 : -len("invoke ")], *closers))]
 
-    own = tuple(start for start in starts if start != "<invoke ") if name != "anthropic_invoke" else starts
-    return Dialect(name, openers + own, parse, closers=closers, models=models)
+    def render(calls: Sequence[WrittenCall]) -> str:
+        """Write the calls between the first of the outer marks."""
+        return "\n".join([openers[0], *[render_invoke(call, prefixes[0], typed=typed) for call in calls], closers[0]])
+
+    return Dialect(name, openers + starts, parse, render, render_results, closers=closers, models=models)
 
 
 def _dsml_tag_pairs(*words: str) -> tuple[tuple[str, str], ...]:
@@ -93,15 +135,22 @@ ANTHROPIC_INVOKE = _invoke_dialect(
         ("<function_calls>", "</function_calls>"),
     ),
     ("claude", "dots"),
+    render_results=_render_function_results,
 )
 MINIMAX_M2 = _invoke_dialect(
-    "minimax_m2", ("",), (("<minimax:tool_call>", "</minimax:tool_call>"),), ("minimax-m2", "minimax-m1")
+    "minimax_m2",
+    ("",),
+    (("<minimax:tool_call>", "</minimax:tool_call>"),),
+    ("minimax-m2", "minimax-m1"),
+    render_results=result_renderer(lambda result: f"<response>{result.text}</response>"),
 )
 DSML = _invoke_dialect(
     "dsml",
     _DSML_PREFIXES,
     _dsml_tag_pairs("function_calls", "tool_calls", "tool_use", "calls"),
     ("deepseek-v3.2", "deepseek-v4"),
+    typed=True,
+    render_results=_render_dsml_results,
 )
 
 DIALECTS = (ANTHROPIC_INVOKE, MINIMAX_M2, DSML)

@@ -1,5 +1,7 @@
 """Apertus (the name is the key of an object), Inkling (messages of their own) and MiniCPM 5 (`<function name=`)."""
 
+from collections.abc import Sequence
+
 from msgspec import Raw
 
 from toolwire.translation.stages.tool_call_parsers.anthropic_invoke import parse_attributes
@@ -13,6 +15,13 @@ from toolwire.translation.stages.tool_call_parsers.calls import (
 )
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import (
+    WrittenCall,
+    call_renderer,
+    render_object,
+    render_string,
+    written_values,
+)
 
 
 def _parse_apertus(cursor: Cursor) -> Parse[list[ParsedCall]]:
@@ -76,14 +85,42 @@ def _parse_minicpm5(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(name, parameters=tuple(parameters), only_declared=True)]
 
 
-APERTUS = Dialect("apertus", ("<|tools_prefix|>",), _parse_apertus, closers=("<|tools_suffix|>",), models=("apertus",))
+def _render_apertus(calls: Sequence[WrittenCall]) -> str:
+    """Write calls as objects with one member each."""
+    objects = [f"{{{render_string(call.name)}: {call.arguments}}}" for call in calls]
+    return f"<|tools_prefix|>[{', '.join(objects)}]<|tools_suffix|>"
+
+
+def _render_minicpm5(call: WrittenCall) -> str:
+    """Write one function; a value with marks in it is written as CDATA."""
+    values = [
+        f'<param name="{value.name}">{f"<![CDATA[{value.text}]]>" if "<" in value.text else value.text}</param>'
+        for value in written_values(call)
+    ]
+    return f'<function name="{call.name}">{"".join(values)}</function>'
+
+
+APERTUS = Dialect(
+    "apertus",
+    ("<|tools_prefix|>",),
+    _parse_apertus,
+    _render_apertus,
+    closers=("<|tools_suffix|>",),
+    models=("apertus",),
+)
 INKLING = Dialect(
     "inkling",
     ("<|message_model|>", "<|content_invoke_tool_json|>"),
     _parse_inkling,
+    call_renderer(
+        lambda call: (
+            f"<|message_model|>{call.name}<|content_invoke_tool_json|>{render_object(call, 'args')}<|end_message|>"
+        ),
+        "",
+    ),
     closers=("<|end_message|>",),
     models=("inkling",),
 )
-MINICPM5 = Dialect("minicpm5", _FUNCTION, _parse_minicpm5, models=("minicpm",))
+MINICPM5 = Dialect("minicpm5", _FUNCTION, _parse_minicpm5, call_renderer(_render_minicpm5), models=("minicpm",))
 
 DIALECTS = (APERTUS, INKLING, MINICPM5)

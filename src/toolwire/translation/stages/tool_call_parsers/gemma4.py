@@ -7,6 +7,12 @@ from typing import Any
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import (
+    WrittenCall,
+    WrittenResult,
+    call_renderer,
+    result_renderer,
+)
 
 _KEY = re.compile(r"[^\s{}\[\]:,<>\"]*")
 _ATOM = re.compile(r"[\w.+\-]*")
@@ -71,8 +77,25 @@ def _parse_object(cursor: Cursor, quote: str, depth: int) -> Parse[dict[str, Any
     return members
 
 
-def _call_dialect(name: str, opener: str, closer: str, quote: str, models: tuple[str, ...]) -> Dialect:
-    """Return a dialect with these marks around a call, and this mark around strings."""
+def _render_value(value: Any, quote: str) -> str:
+    """Write one value."""
+    match value:
+        case str():
+            return f"{quote}{value}{quote}"
+        case dict():
+            members = [f"{key}:{_render_value(item, quote)}" for key, item in value.items()]
+            return f"{{{','.join(members)}}}"
+        case list():
+            return f"[{','.join([_render_value(item, quote) for item in value])}]"
+        case _:
+            return json.dumps(value)
+
+
+def _call_dialect(
+    name: str, call_marks: tuple[str, str], result_marks: tuple[str, str], quote: str, models: tuple[str, ...]
+) -> Dialect:
+    """Return a dialect with these marks around calls and results, and this mark around strings."""
+    opener, closer = call_marks
 
     def parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
         """Parse one call; its closing mark may be missing at the end of the turn."""
@@ -86,12 +109,42 @@ def _call_dialect(name: str, opener: str, closer: str, quote: str, models: tuple
         text = json.dumps(arguments, ensure_ascii=False)
         return [ParsedCall(function, text if text.isprintable() else json.dumps(arguments))]
 
-    return Dialect(name, (opener,), parse, closers=(closer,), models=models)
+    def render(call: WrittenCall) -> str:
+        """Write one call; arguments that are no object stay as they are."""
+        try:
+            arguments = _render_value(json.loads(call.arguments), quote)
+        except (ValueError, RecursionError):
+            arguments = call.arguments
+        return f"{opener}call:{call.name}{arguments}{closer}"
+
+    def render_result(result: WrittenResult) -> str:
+        """Write one result."""
+        return f"{result_marks[0]}response:{result.name}{{value:{quote}{result.text}{quote}}}{result_marks[1]}"
+
+    return Dialect(
+        name,
+        (opener,),
+        parse,
+        call_renderer(render, ""),
+        result_renderer(render_result, ""),
+        closers=(closer,),
+        models=models,
+    )
 
 
 FUNCTIONGEMMA = _call_dialect(
-    "functiongemma", "<start_function_call>", "<end_function_call>", "<escape>", ("functiongemma",)
+    "functiongemma",
+    ("<start_function_call>", "<end_function_call>"),
+    ("<start_function_response>", "<end_function_response>"),
+    "<escape>",
+    ("functiongemma",),
 )
-GEMMA4 = _call_dialect("gemma4", "<|tool_call>", "<tool_call|>", '<|"|>', ("gemma-4", "gemma4"))
+GEMMA4 = _call_dialect(
+    "gemma4",
+    ("<|tool_call>", "<tool_call|>"),
+    ("<|tool_response>", "<tool_response|>"),
+    '<|"|>',
+    ("gemma-4", "gemma4"),
+)
 
 DIALECTS = (FUNCTIONGEMMA, GEMMA4)

@@ -3,6 +3,7 @@
 from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, call_renderer, written_values
 
 _CALL, _CALL_END = "<tool_call>", "</tool_call>"
 _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
@@ -67,13 +68,27 @@ def _parse_hy_v3(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(name, parameters=tuple((yield from _parse_pairs(cursor))))]
 
 
+def _render_pairs(call: WrittenCall) -> str:
+    """Write the arguments of a call, and its end."""
+    pairs = [f"{_KEY}{value.name}{_KEY_END}\n{_VALUE}{value.text}{_VALUE_END}\n" for value in written_values(call)]
+    return "".join(pairs) + _CALL_END
+
+
 GLM = Dialect(
-    "glm", (_CALL,), _parse_glm, closers=(_CALL_END,), models=("glm-4", "glm-5", "glm4", "laguna", "poolside")
+    "glm",
+    (_CALL,),
+    _parse_glm,
+    call_renderer(lambda call: f"{_CALL}{call.name}\n{_render_pairs(call)}"),
+    closers=(_CALL_END,),
+    models=("glm-4", "glm-5", "glm4", "laguna", "poolside"),
 )
 HY_V3 = Dialect(
     "hy_v3",
     ("<tool_calls>", _CALL),
     _parse_hy_v3,
+    lambda calls: "\n".join(
+        ["<tool_calls>", *[f"{_CALL}{call.name}<tool_sep>\n{_render_pairs(call)}" for call in calls], "</tool_calls>"]
+    ),
     closers=(_CALL_END, "</tool_calls>"),
     models=("hunyuan-3", "hy-3", "hy3"),
 )

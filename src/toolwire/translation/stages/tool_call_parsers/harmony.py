@@ -3,6 +3,7 @@
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, decode_object
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import call_renderer, result_renderer
 
 _START, _CHANNEL, _MESSAGE = "<|start|>assistant", "<|channel|>", "<|message|>"
 _RECIPIENT = "to=functions."
@@ -47,6 +48,18 @@ HARMONY = Dialect(
         "<|start|>assistant<|channel|>analysis to=functions.",
     ),
     _parse,
+    call_renderer(
+        lambda call: (
+            f"{_CHANNEL}commentary {_RECIPIENT}{call.name} <|constrain|>json{_MESSAGE}{call.arguments}<|call|>"
+        ),
+        _START,
+    ),
+    result_renderer(
+        lambda result: (
+            f"<|start|>functions.{result.name} to=assistant{_CHANNEL}commentary{_MESSAGE}{result.text}<|end|>"
+        ),
+        "",
+    ),
     starters=("commentary to=functions.", "to=functions."),
     closers=("<|call|>", "<|end|>", "<|return|>"),
     models=("gpt-oss", "gpt_oss"),

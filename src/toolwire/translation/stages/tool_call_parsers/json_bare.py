@@ -3,6 +3,7 @@
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, read_calls
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import call_renderer, render_object
 
 _FIRST_KEYS = ("name", "tool_name", "arguments", "parameters", "args", "type", "function", "id", "tool_call_id")
 
@@ -43,7 +44,18 @@ def _parse_fenced(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return calls
 
 
-JSON_BARE = Dialect("json_bare", ("{", "["), _parse_bare, bare=True, models=("llama-3", "qwen2.5-coder", "xlam"))
-JSON_FENCED = Dialect("json_fenced", ("```", "Action:"), _parse_fenced, bare=True, models=("qwen2.5-coder",))
+_render_bare = call_renderer(render_object)
+
+JSON_BARE = Dialect(
+    "json_bare", ("{", "["), _parse_bare, _render_bare, bare=True, models=("llama-3", "qwen2.5-coder", "xlam")
+)
+JSON_FENCED = Dialect(
+    "json_fenced",
+    ("```", "Action:"),
+    _parse_fenced,
+    lambda calls: f"```json\n{_render_bare(calls)}\n```",
+    bare=True,
+    models=("qwen2.5-coder",),
+)
 
 DIALECTS = (JSON_BARE, JSON_FENCED)

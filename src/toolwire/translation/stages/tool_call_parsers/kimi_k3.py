@@ -2,10 +2,12 @@
 
 import html
 import re
+from collections.abc import Sequence
 
 from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, written_values
 
 _TOOLS, _CALL, _ARGUMENT, _SEP = "<|open|>tools<|sep|>", "<|open|>call ", "<|open|>argument ", "<|sep|>"
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
@@ -37,10 +39,26 @@ def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(name, parameters=tuple(parameters))]
 
 
+def _render(calls: Sequence[WrittenCall]) -> str:
+    """Write calls in one block."""
+    return f"{_TOOLS}{''.join(map(_render_call, calls))}<|close|>tools{_SEP}"
+
+
+def _render_call(call: WrittenCall) -> str:
+    """Write one call with the types of its arguments."""
+    arguments = [
+        f'{_ARGUMENT}key="{html.escape(value.name)}" type="{value.type}"{_SEP}{value.text}<|close|>argument{_SEP}'
+        for value in written_values(call)
+    ]
+    name = html.escape(call.name)
+    return f'{_CALL}tool="{name}" index="{call.number}"{_SEP}{"".join(arguments)}<|close|>call{_SEP}'
+
+
 KIMI_K3 = Dialect(
     "kimi_k3",
     (_TOOLS, _CALL),
     _parse,
+    _render,
     closers=("<|close|>tools<|sep|>", "<|close|>message<|sep|>"),
     models=("kimi-k3",),
 )

@@ -1,5 +1,6 @@
 """Python literals and calls, as models write them in pythonic dialects, with JSON's `true`, `false` and `null`."""
 
+import json
 import re
 from contextlib import suppress
 from typing import Any
@@ -94,6 +95,19 @@ def read_call_lines(text: str) -> list[Call]:
         reader.accept(",")
         calls.append(reader.read_call())
     return calls
+
+
+def render_literal(value: Any) -> str:
+    """Return a JSON value as a Python literal."""
+    match value:
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return f"{{{', '.join([f'{render_literal(key)}: {render_literal(item)}' for key, item in value.items()])}}}"
+        case list():
+            return f"[{', '.join(map(render_literal, value))}]"
+        case _:
+            return repr(value)
 
 
 class _Reader:

@@ -3,6 +3,7 @@
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, parse_calls
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import render_object, render_string, result_renderer
 
 _MARK = "<|python_tag|>"
 
@@ -25,6 +26,13 @@ def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
             return calls
 
 
-LLAMA3_JSON = Dialect("llama3_json", (_MARK,), _parse, models=("llama-3", "llama3"))
+LLAMA3_JSON = Dialect(
+    "llama3_json",
+    (_MARK,),
+    _parse,
+    lambda calls: _MARK + "; ".join([render_object(call, "parameters") for call in calls]),
+    result_renderer(lambda result: f'{{"output": {render_string(result.text)}}}'),
+    models=("llama-3", "llama3"),
+)
 
 DIALECTS = (LLAMA3_JSON,)

@@ -1,10 +1,13 @@
 """MiniMax M3: every tag follows the mark `]<]minimax[>[`; objects nest as tags, and lists repeat `<item>`."""
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, result_renderer
 
 _MARK = "]<]minimax[>["
 _MAX_DEPTH = 32
@@ -47,10 +50,35 @@ def _parse_content(cursor: Cursor, tag: str, depth: int) -> Parse[Any]:
     return dict(members)
 
 
+def _render(calls: Sequence[WrittenCall]) -> str:
+    """Write calls in one block."""
+    return "\n".join([f"{_MARK}<tool_call>", *map(_render_call, calls), f"{_MARK}</tool_call>"])
+
+
+def _render_call(call: WrittenCall) -> str:
+    """Write one invoke; arguments that are no object are one of their own."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = {"arguments": call.arguments}
+    content = _render_content(arguments) if arguments else ""
+    return f'{_MARK}<invoke name="{call.name}">{content}{_MARK}</invoke>'
+
+
+def _render_content(value: Any) -> str:
+    """Write what a tag holds; an empty object or list has no tags, and is written as JSON."""
+    if not value or not isinstance(value, dict | list):
+        return value if isinstance(value, str) else json.dumps(value)
+    members = value.items() if isinstance(value, dict) else [("item", item) for item in value]
+    return "".join([f"{_MARK}<{name}>{_render_content(item)}{_MARK}</{name}>" for name, item in members])
+
+
 MINIMAX_M3 = Dialect(
     "minimax_m3",
     (_MARK + "<tool_call>", _MARK + "<invoke"),
     _parse,
+    _render,
+    result_renderer(lambda result: f"<response>{result.text}</response>"),
     closers=(_MARK + "</tool_call>",),
     models=("minimax-m3",),
 )

@@ -3,6 +3,7 @@
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, decode_object, parse_calls
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import call_renderer, result_renderer
 
 _MARK = "[TOOL_CALLS]"
 
@@ -25,6 +26,8 @@ MISTRAL = Dialect(
     "mistral",
     (_MARK,),
     _parse,
+    call_renderer(lambda call: f"{_MARK}{call.name}[ARGS]{call.arguments}", ""),
+    result_renderer(lambda result: f"[TOOL_RESULTS]{result.text}[/TOOL_RESULTS]", ""),
     closers=("[/TOOL_CALLS]",),
     models=("mistral", "mixtral", "ministral", "devstral", "magistral", "codestral"),
 )

@@ -1,6 +1,7 @@
 """Python calls in a list: Llama 4, LFM2 and OLMo 3 between marks; ToolACE and Llama 3.2 without."""
 
 import json
+from collections.abc import Sequence
 
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall, parse_calls
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
@@ -10,6 +11,14 @@ from toolwire.translation.stages.tool_call_parsers.literals import (
     parse_balanced,
     read_call_lines,
     read_call_list,
+    render_literal,
+)
+from toolwire.translation.stages.tool_call_parsers.rendering import (
+    ResultRenderer,
+    WrittenCall,
+    render_tool_responses,
+    result_renderer,
+    written_values,
 )
 
 
@@ -24,7 +33,27 @@ def _encode(arguments: dict[str, object]) -> str:
     return text if text.isprintable() else json.dumps(arguments)
 
 
-def _marked_dialect(name: str, opener: str, closer: str, models: tuple[str, ...]) -> Dialect:
+def _render_call(call: WrittenCall) -> str:
+    """Write one call as in Python."""
+    arguments = [
+        f"{value.name}={render_literal(value.text if value.is_string else json.loads(value.text))}"
+        for value in written_values(call)
+    ]
+    return f"{call.name}({', '.join(arguments)})"
+
+
+def _render_list(calls: Sequence[WrittenCall]) -> str:
+    """Write calls as a list in Python."""
+    return f"[{', '.join(map(_render_call, calls))}]"
+
+
+def _marked_dialect(
+    name: str,
+    opener: str,
+    closer: str,
+    models: tuple[str, ...],
+    render_results: ResultRenderer = render_tool_responses,
+) -> Dialect:
     """Return a dialect of a list of calls between marks; the closing one may be missing at the end of the turn."""
 
     def parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
@@ -48,7 +77,15 @@ def _marked_dialect(name: str, opener: str, closer: str, models: tuple[str, ...]
             yield from cursor.expect(closer)
         return calls
 
-    return Dialect(name, (opener,), parse, closers=(closer,), models=models)
+    return Dialect(
+        name,
+        (opener,),
+        parse,
+        lambda calls: f"{opener}{_render_list(calls)}{closer}",
+        render_results,
+        closers=(closer,),
+        models=models,
+    )
 
 
 def _parse_olmo3(cursor: Cursor) -> Parse[list[ParsedCall]]:
@@ -76,8 +113,21 @@ def _parse_pythonic(cursor: Cursor) -> Parse[list[ParsedCall]]:
 
 
 LLAMA4_PYTHONIC = _marked_dialect("llama4_pythonic", "<|python_start|>", "<|python_end|>", ("llama-4", "llama4"))
-LFM2 = _marked_dialect("lfm2", "<|tool_call_start|>", "<|tool_call_end|>", ("lfm2",))
-OLMO3 = Dialect("olmo3", (_OLMO_OPENER,), _parse_olmo3, closers=(_OLMO_CLOSER,), models=("olmo-3", "olmo3"))
-PYTHONIC = Dialect("pythonic", ("[",), _parse_pythonic, bare=True, models=("toolace", "llama-3.2"))
+LFM2 = _marked_dialect(
+    "lfm2",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    ("lfm2",),
+    result_renderer(lambda result: f"<|tool_response_start|>{result.text}<|tool_response_end|>"),
+)
+OLMO3 = Dialect(
+    "olmo3",
+    (_OLMO_OPENER,),
+    _parse_olmo3,
+    lambda calls: "\n".join([_OLMO_OPENER + _render_call(calls[0]), *map(_render_call, calls[1:])]) + _OLMO_CLOSER,
+    closers=(_OLMO_CLOSER,),
+    models=("olmo-3", "olmo3"),
+)
+PYTHONIC = Dialect("pythonic", ("[",), _parse_pythonic, _render_list, bare=True, models=("toolace", "llama-3.2"))
 
 DIALECTS = (LLAMA4_PYTHONIC, LFM2, OLMO3, PYTHONIC)

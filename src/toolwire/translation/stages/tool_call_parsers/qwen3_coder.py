@@ -6,6 +6,7 @@ The outer mark is often missing: half of the reports of this dialect.
 from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall, decode_object
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Incomplete, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, call_renderer, written_values
 
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
 _PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
@@ -66,7 +67,14 @@ def _function_dialect(name: str, opener: str, closer: str, models: tuple[str, ..
         parameters = yield from _parse_parameters(cursor, closer)
         return [ParsedCall(function, parameters=tuple(parameters))]
 
-    return Dialect(name, (opener, _FUNCTION), parse, closers=(closer, _FUNCTION_END), models=models)
+    def render(call: WrittenCall) -> str:
+        """Write one call with its outer marks."""
+        values = [f"{_PARAMETER}{value.name}>\n{value.text}\n{_PARAMETER_END}\n" for value in written_values(call)]
+        return f"{opener}\n{_FUNCTION}{call.name}>\n{''.join(values)}{_FUNCTION_END}\n{closer}"
+
+    return Dialect(
+        name, (opener, _FUNCTION), parse, call_renderer(render), closers=(closer, _FUNCTION_END), models=models
+    )
 
 
 def _parse_functionary(cursor: Cursor) -> Parse[list[ParsedCall]]:
@@ -86,6 +94,12 @@ QWEN3_CODER = _function_dialect(
     ("qwen3-coder", "qwen3.5", "qwen3.6", "qwen3.8", "nemotron-3", "step-3.5", "mimo", "trinity"),
 )
 SEED_OSS = _function_dialect("seed_oss", "<seed:tool_call>", "</seed:tool_call>", ("seed-oss",))
-FUNCTIONARY = Dialect("functionary", (_FUNCTION,), _parse_functionary, models=("functionary",))
+FUNCTIONARY = Dialect(
+    "functionary",
+    (_FUNCTION,),
+    _parse_functionary,
+    call_renderer(lambda call: f"{_FUNCTION}{call.name}>{call.arguments}{_FUNCTION_END}"),
+    models=("functionary",),
+)
 
 DIALECTS = (QWEN3_CODER, SEED_OSS, FUNCTIONARY)

@@ -1,9 +1,12 @@
 """Invokes of Step-3 (`steptml:`) and Muse Glimmer (`atem:`), whose outer marks carry more than a name."""
 
-from toolwire.translation.stages.tool_call_parsers.anthropic_invoke import parse_invoke
+from collections.abc import Sequence
+
+from toolwire.translation.stages.tool_call_parsers.anthropic_invoke import parse_invoke, render_invoke
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, call_renderer
 
 _CALLS_BEGIN, _CALL_BEGIN, _CALL_END = "<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "<｜tool_call_end｜>"
 
@@ -34,12 +37,28 @@ def _parse_muse_glimmer(cursor: Cursor) -> Parse[list[ParsedCall]]:
     return [ParsedCall(head if head == tail else call.name, parameters=call.parameters)]
 
 
+def _render_step3(calls: Sequence[WrittenCall]) -> str:
+    """Write calls of Step-3 in one section."""
+    written = [f"{_CALL_BEGIN}function<｜tool_sep｜>{render_invoke(call, 'steptml:')}{_CALL_END}" for call in calls]
+    return f"{_CALLS_BEGIN}{''.join(written)}<｜tool_calls_end｜>"
+
+
+def _render_muse_glimmer(call: WrittenCall) -> str:
+    """Write one call of Muse Glimmer, with its recipient."""
+    invoke = render_invoke(call, "atem:")
+    return (
+        f"{_RECIPIENTS[0]}{call.name}.{call.name}<|message|><atem:function_calls>\n{invoke}\n"
+        "</atem:function_calls><|eom|>"
+    )
+
+
 _RECIPIENTS = ("<|start|>assistant to=", "assistant to=")
 
 STEP3 = Dialect(
     "step3",
     (_CALLS_BEGIN, _CALL_BEGIN, "<steptml:invoke "),
     _parse_step3,
+    _render_step3,
     closers=(_CALL_END, "<｜tool_calls_end｜>"),
     models=("step-3", "step3"),
 )
@@ -47,6 +66,7 @@ MUSE_GLIMMER = Dialect(
     "muse_glimmer",
     ("<|start|>assistant to=",),
     _parse_muse_glimmer,
+    call_renderer(_render_muse_glimmer, ""),
     starters=("assistant to=",),
     closers=("</atem:function_calls>", "<|eom|>"),
     models=("muse", "glimmer"),
