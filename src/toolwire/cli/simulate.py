@@ -39,7 +39,10 @@ def parse_protocol_or_all(name: str) -> str:
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
 @click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
 @click.option("--require-key", is_flag=True, help="Reject requests without a key. Any key is accepted.")
-def command(*, name: str, port: int, host: str, script: Path | None, pace: float, require_key: bool) -> None:
+@click.option("--dialect", metavar="NAME", help="Write calls and thinking as text, in this dialect.")
+def command(
+    *, name: str, port: int, host: str, script: Path | None, pace: float, require_key: bool, dialect: str | None
+) -> None:
     """Serve a simulated model that speaks PROTOCOL, or all protocols at once.
 
     The model calls a tool when the last user message names it, answers from tool results, streams, and rejects what
@@ -55,7 +58,10 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
     from toolwire.upstream.simulator.app import Simulator
 
     names = () if name == ALL else (name,)
-    app = Simulator(names, script=_load_script(script), pace=pace, require_key=require_key)
+    try:
+        app = Simulator(names, script=_load_script(script), pace=pace, require_key=require_key, dialect=dialect)
+    except ValueError as error:
+        raise BadInput(f"--dialect: {error}") from None
     listener = _open_listener(host, port)
     base_url = f"http://{host}:{listener.getsockname()[1]}"
     click.echo(f"{name} at {base_url}")

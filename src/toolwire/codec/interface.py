@@ -10,6 +10,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
+from toolwire.canonical.tools import Tool
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey
 from toolwire.codec.framing import FrameFilter
 from toolwire.codec.hosts.openai import OPENAI
@@ -95,6 +96,7 @@ class TextRecovery(Struct, frozen=True, kw_only=True):
     tool_calls: str = "auto"  # or `off`, or the name of a dialect
     reasoning: str = "auto"  # or `off`, or the name of a reasoning parser
     model: str | None = None  # the upstream's, which hints at its dialect
+    added_tools: tuple[Tool, ...] = ()  # of the gateway, besides those that the client declared
 
 
 class ResponseContext(Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None
+    tool_calling: Literal["native", "prompt", "auto"] = "auto"
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
@@ -98,6 +99,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None
+    tool_calling: Literal["native", "prompt", "auto"] | None = None
 
     @property
     def provider_names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.interface import ResponseContext, Target
 from toolwire.gateway.config import Config, configured_secrets
+from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.backend_facts import look_up_backend
 from toolwire.gateway.exchange.dispatcher import Dispatcher
@@ -32,6 +33,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
+from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
 
 
@@ -58,7 +60,7 @@ class GatewayModel:
         """Yield the events of one response, trying the route's backends in order."""
         for number, backend in enumerate(self._route_match.backends):
             try:
-                response = await self._start_response(request, backend)
+                response = await self._request_backend(request, backend)
             except RequestRejected as rejection:
                 is_last = number == len(self._route_match.backends) - 1
                 if is_last or not rejection.failover:
@@ -71,6 +73,18 @@ class GatewayModel:
                     yield event
             return
 
+    async def _request_backend(self, request: Request, backend: Backend) -> StreamingResponse[list[Event]]:
+        """Send a request to a backend; once more with prompted tools if the server refuses tools."""
+        refusals, options = self._dispatcher.services.tool_refusals, self._route_match.options
+        is_known = backend in refusals
+        try:
+            return await self._start_response(request, backend)
+        except RequestRejected as rejection:
+            if is_known or not refuses_tools(rejection.error, backend, options):
+                raise
+        refusals.add(backend)
+        return await self._start_response(request, backend)
+
     async def _start_response(self, request: Request, backend: Backend) -> StreamingResponse[list[Event]]:
         """Send the request to one backend, and return the response once its first event has arrived."""
         request = decode_computer_use(request, CANONICAL_ADAPTER)
@@ -81,7 +95,9 @@ class GatewayModel:
         try:
             # The runtime keeps its own history, so the provider need not store the response.
             upstream_request = disable_storage(request) if target.host.fields.stores_by_default else request
-            encoding = codec.encode_request(replace(upstream_request, model=backend.model), target)
+            dialect = prompting_dialect(request, backend, options, facts["model_info"], services.tool_refusals)
+            writer = codec if dialect is None else prompting_codec(codec, dialect)
+            encoding = writer.encode_request(replace(upstream_request, model=backend.model), target)
             self.losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
             raise_for_losses(self.losses, codec.name, strict=False)
         except LossyTranslationError as error:
@@ -91,9 +107,7 @@ class GatewayModel:
             request=request,
             mapping=encoding.mapping,
             created=int(time.time()),
-            text_recovery=backend.provider.text_recovery(
-                backend.model, options.tool_call_parser, options.reasoning_parser
-            ),
+            text_recovery=text_recovery(request, backend, options, dialect),
         )
         client_request = ClientRequest(codec=codec, body=body, route=route, tenant="", created=context.created)
         exchange = Exchange(services, client_request, request, self._route_match, ExchangeObserver())

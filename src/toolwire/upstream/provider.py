@@ -66,6 +66,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None  # for Ollama; by default `auto`
+    # `native`, `prompt` (declare tools in the system text), or `auto`: prompt if the server refuses tools.
+    tool_calling: str = "auto"
 
     def text_recovery(
         self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None

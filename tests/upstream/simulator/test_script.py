@@ -9,11 +9,14 @@ import anthropic
 import httpx
 import openai
 import pytest
+from msgspec import Raw
 
 from tests.support.clock import Clock
 from tests.support.deadlines import wait_until
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import http_client, serve_app
+from toolwire.translation.stages.tool_call_parsers.parser import parse_text
+from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptError, parse_script
 
@@ -122,6 +125,7 @@ def test_script_in_json() -> None:
         ("turns = 5", ["turns"]),
         ("[[turns]]\nerror = {kind = 'strange'}", ["strange", "turns[0].error.kind"]),
         ("[[turns]", ["turns.toml"]),
+        ("[[turns]]\ndialect = 'herms'", ["herms", "hermes"]),
     ],
 )
 def test_script_errors_name_the_location(text: str, words: list[str]) -> None:
@@ -236,3 +240,35 @@ def test_endless_stream_ends_when_the_client_disconnects() -> None:
             assert app.running == 1
         assert heard[-1]["choices"][0]["delta"]["content"] == "la"
         wait_until(lambda: app.running == 0)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("protocol", ["openai-chat", "ollama"])
+def test_a_turn_can_be_written_in_any_dialect(protocol: str, dialect: str) -> None:
+    turns = f"""[[turns]]
+    dialect = "{dialect}"
+    thinking = "I look."
+    [[turns.calls]]
+    name = "get_weather"
+    arguments = {{city = "Oslo"}}
+    [[turns.calls]]
+    name = "get_weather"
+    arguments = {{city = "Rome"}}
+    """
+    kind, model = SDK_CLIENTS[protocol]
+    with serve_app(Simulator([protocol], script=script(turns))) as url:
+        reply = kind(url, model, stream=True, thinking=False).send_text("Hi")
+    assert (reply.calls, reply.thinking) == ((), "")
+    tools = {"get_weather": Raw(b'{"properties": {"city": {"type": "string"}}}')}
+    reasoning, *calls = parse_text(reply.text, tools, calls=dialect)
+    assert (reasoning.kind, reasoning.text) == ("reasoning", "I look.")
+    assert [(call.kind, json.loads(call.text)["city"]) for call in calls] == [("call", "Oslo"), ("call", "Rome")]
+
+
+def test_the_model_can_write_all_its_calls_as_text() -> None:
+    tool = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}
+    with serve_app(Simulator(["openai-chat"], dialect="hermes")) as url:
+        text = response_text(chat(url, "Use get_time {}", tools=[tool]))
+    assert text == '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
+    with pytest.raises(ValueError, match="unknown dialect 'herms'"):
+        Simulator(dialect="herms")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import NativeTool
+from toolwire.canonical.tools import NativeTool, Tool
 from toolwire.codec.interface import Codec, EncodedBody, ResponseMapping
 from toolwire.gateway.emulation.programs import ProgramRequest, plan_programs
 from toolwire.gateway.emulation.tool_search import ToolSearchRequest, ToolSearchRounds, plan_tool_search
@@ -26,6 +26,12 @@ class EmulationPlan(Struct, frozen=True):
     program_plan: ProgramRequest | None
     search_plan: ToolSearchRequest | None
     route_tools: RouteTools | None = None
+
+    @property
+    def all_tools(self) -> tuple[Tool, ...]:
+        """Return the tools that the upstream gets, with those that a search may declare later."""
+        request = self.request if self.search_plan is None else self.search_plan.with_all_tools(self.request)
+        return request.tools or ()
 
 
 def plan_emulation(

@@ -16,6 +16,7 @@ from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
+from toolwire.gateway.emulation.prompted_tools import ToolRefusals, refuses_tools
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.exchange import (
@@ -27,7 +28,7 @@ from toolwire.gateway.exchange.exchange import (
 )
 from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
 from toolwire.gateway.exchange.response import StreamingResponse, request_response
-from toolwire.gateway.exchange.routing import Router
+from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import (
     SMALL_BODY,
@@ -78,6 +79,7 @@ class Dispatcher:
             redactor=redactor,
             route_toolsets=route_toolsets or RouteToolsets(),
             emulator=Emulator(conversation_state.store, signing_keys),
+            tool_refusals=ToolRefusals(),
             body_executor=conversation_state.body_executor,
             envelope_keys=BoundedMemo(),
             conversation_memo=ConversationMemo(limits.history),
@@ -186,14 +188,9 @@ async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingRespo
     failure: RequestRejected | None = None
     for backend in exchange.route_match.backends:
         exchange.observer.on_backend(backend)
+        await _prepare_request(exchange, backend)
         try:
-            exchange.upstream_request = await prepare_upstream_request(exchange, backend)
-        except LossyTranslationError as refusal:
-            exchange.observer.on_refusal(refusal.all_losses)
-            raise
-        exchange.observer.on_request_sent(exchange.upstream_request)
-        try:
-            return await request_response(exchange)
+            return await _request_response(exchange, backend)
         except RequestRejected as rejection:
             # A fallback without such a model does not explain why the request failed.
             if failure is None or rejection.error.kind != "not_found":
@@ -202,6 +199,29 @@ async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingRespo
             if not rejection.failover:
                 break
     raise failure or AssertionError("a route has at least one backend")
+
+
+async def _prepare_request(exchange: Exchange, backend: Backend) -> None:
+    """Prepare the request for a backend."""
+    try:
+        exchange.upstream_request = await prepare_upstream_request(exchange, backend)
+    except LossyTranslationError as refusal:
+        exchange.observer.on_refusal(refusal.all_losses)
+        raise
+    exchange.observer.on_request_sent(exchange.upstream_request)
+
+
+async def _request_response(exchange: Exchange, backend: Backend) -> BufferedResponse | StreamingResponse[bytes]:
+    """Send the prepared request; once more with prompted tools if the server refuses tools."""
+    try:
+        return await request_response(exchange)
+    except RequestRejected as rejection:
+        is_prompted = exchange.upstream_request.dialect is not None
+        if is_prompted or not refuses_tools(rejection.error, backend, exchange.route_match.options):
+            raise
+    exchange.services.tool_refusals.add(backend)
+    await _prepare_request(exchange, backend)
+    return await request_response(exchange)
 
 
 async def _open_stream(exchange: Exchange) -> StreamingResponse[bytes]:

@@ -18,6 +18,7 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
+from toolwire.gateway.emulation.prompted_tools import ToolRefusals
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
@@ -94,6 +95,7 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     redactor: Redactor
     route_toolsets: RouteToolsets
     emulator: Emulator
+    tool_refusals: ToolRefusals
     body_executor: BodyExecutor
     envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
     conversation_memo: ConversationMemo

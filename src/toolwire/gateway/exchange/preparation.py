@@ -21,6 +21,7 @@ from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
+from toolwire.gateway.emulation.prompted_tools import prompting_dialect, text_recovery
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.backend_facts import BackendFacts, known_backend, look_up_backend
 from toolwire.gateway.exchange.conversation_memo import CompleteEncodingRequired
@@ -34,7 +35,9 @@ from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.history import has_envelopes, restore_envelopes
+from toolwire.translation.prompted_tools import prompt_tools, prompting_codec
 from toolwire.translation.stages.family import isolate_foreign_extras
+from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 from toolwire.translation.stages.withheld import WithheldSignatures
 
 RequestRepair = Callable[[Request, Target, WireNames, LossReport], Request]
@@ -54,6 +57,8 @@ class Draft(Struct):
     losses: list[Loss]
     plan: EmulationPlan | None = None
     """The features that the gateway emulates."""
+    dialect: Dialect | None = None
+    """The dialect in which tools are prompted; None if the server takes them."""
 
 
 async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> UpstreamRequest:
@@ -108,13 +113,20 @@ def build_upstream_request(
     _plan_emulation(draft, route_tools)
     if exchange.route_match.options.repair and draft.upstream.repair_request is not None:
         _repair_request(draft, draft.upstream.repair_request)
-    is_unchanged = draft.client is draft.upstream and draft.request is exchange.request
+    draft.dialect = prompting_dialect(
+        draft.request, backend, exchange.route_match.options, draft.target.model_info, exchange.services.tool_refusals
+    )
+    is_unchanged = draft.client is draft.upstream and draft.request is exchange.request and draft.dialect is None
     adapts = not draft.target.host.pass_through  # the host may reject what its client sends
     if is_unchanged and not adapts and (upstream_request := _pass_through(draft)) is not None:
         return upstream_request
+    if draft.dialect is not None and not complete:
+        raise CompleteEncodingRequired
     encoding = _encode_request(draft, complete=complete)
     if is_unchanged and not encoding.report and (upstream_request := _pass_through(draft)) is not None:
         return upstream_request
+    if draft.dialect is not None:
+        encoding = prompt_tools(encoding, draft.upstream, draft.target, draft.dialect)
     _check_losses(draft, encoding)
     return _upstream_request(draft, encoding)
 
@@ -251,16 +263,19 @@ def _upstream_request(draft: Draft, encoding: EncodedBody) -> UpstreamRequest:
     rounds = exchange.services.emulator.rounds_for(
         draft.plan, draft.request, _protocol_pair(draft), encoding.mapping, client_request.tenant
     )
-    return UpstreamRequest(draft.backend, upstream, context, draft.losses, route, encoding.to_bytes(), rounds)
+    body = encoding.to_bytes()
+    return UpstreamRequest(draft.backend, upstream, context, draft.losses, route, body, rounds, draft.dialect)
 
 
 def _text_recovery(draft: Draft) -> TextRecovery | None:
     """Return what to recover from the text of the response, by the settings of route and provider."""
-    options, backend = draft.exchange.route_match.options, draft.backend
-    model = backend.model or draft.request.model
-    return backend.provider.text_recovery(model, options.tool_call_parser, options.reasoning_parser)
+    recovery = text_recovery(draft.request, draft.backend, draft.exchange.route_match.options, draft.dialect)
+    if recovery is None or draft.plan is None:
+        return recovery
+    return replace(recovery, added_tools=draft.plan.all_tools)
 
 
 def _protocol_pair(draft: Draft) -> ProtocolPair:
-    """Return the protocols of client and upstream, and the target."""
-    return ProtocolPair(draft.client, draft.upstream, draft.target)
+    """Return the protocols of client and upstream, and the target; further rounds prompt tools as the first does."""
+    upstream = draft.upstream if draft.dialect is None else prompting_codec(draft.upstream, draft.dialect)
+    return ProtocolPair(draft.client, upstream, draft.target)

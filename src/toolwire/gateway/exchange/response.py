@@ -136,7 +136,8 @@ class UpstreamRounds:
         upstream_response = await services.sender.send(upstream_request, body)
         response_body = await _read_body(self._exchange, upstream_response)
         heavy = is_heavy_body(response_body)
-        return await services.body_executor.run(_decode_response, upstream_request, response_body, heavy=heavy)
+        decoded = await services.body_executor.run(_decode_response, upstream_request, response_body, heavy=heavy)
+        return recover_text(decoded, upstream_request.context)
 
 
 async def _complete_rounds(exchange: Exchange, response: Response) -> Response:

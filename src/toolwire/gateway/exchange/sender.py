@@ -32,6 +32,7 @@ from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.translation.body import body_bytes
+from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, request_head
 
@@ -47,6 +48,8 @@ class UpstreamRequest(Struct):
     body: bytes
     rounds: RoundMerger | None = None
     """Merges further rounds into one response; None if there is only one round."""
+    dialect: Dialect | None = None
+    """The dialect in which tools are prompted; None if the server takes them."""
 
 
 _BUSY_STATUSES = frozenset({429, 503, 529})

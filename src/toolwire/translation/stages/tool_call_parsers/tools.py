@@ -7,7 +7,8 @@ from msgspec import Raw
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup
 from toolwire.codec.interface import ResponseContext
 
-_FREEFORM = Raw(b'{"type":"object","properties":{"input":{"type":"string"}}}')
+FREEFORM_PARAMETERS = Raw(b'{"type":"object","properties":{"input":{"type":"string"}}}')
+"""The parameters of a freeform tool that is declared as a function."""
 
 
 class DeclaredTools(Mapping[str, "Raw | None"]):
@@ -19,7 +20,7 @@ class DeclaredTools(Mapping[str, "Raw | None"]):
 
     def __bool__(self) -> bool:
         request = self._context.request
-        if request is None or not request.tools:
+        if request is None or not _declared_tools(self._context):
             return False
         return request.tool_choice is None or request.tool_choice.mode != "none"
 
@@ -39,14 +40,19 @@ class DeclaredTools(Mapping[str, "Raw | None"]):
         return self._schemas
 
 
+def _declared_tools(context: ResponseContext) -> tuple[Tool, ...]:
+    """Return the tools that the client declared, and those that the gateway added."""
+    tools = () if context.request is None else context.request.tools or ()
+    return tools if context.text_recovery is None else (*tools, *context.text_recovery.added_tools)
+
+
 def _read_schemas(context: ResponseContext) -> dict[str, Raw | None]:
     """Return the parameter schemas of the declared tools, by the upstream's names for them."""
-    tools = () if context.request is None else context.request.tools or ()
-    schemas = {key: schema for tool in tools for key, schema in _schemas(tool)}
+    schemas = {key: schema for tool in _declared_tools(context) for key, schema in _schemas(tool)}
     aliases, used_names = context.mapping.tools, context.mapping.used_names
     known = {name: schema for (name, namespace), schema in schemas.items() if namespace is None and name not in aliases}
     for alias, original in aliases.items():
-        known[alias] = _FREEFORM if original.freeform else schemas.get((original.name, original.namespace))
+        known[alias] = FREEFORM_PARAMETERS if original.freeform else schemas.get((original.name, original.namespace))
     return {name: schema for name, schema in known.items() if name in used_names} if used_names else known
 
 
@@ -56,10 +62,10 @@ def _schemas(tool: Tool) -> Iterator[tuple[tuple[str, str | None], Raw | None]]:
         case FunctionTool():
             yield (tool.name, tool.namespace), tool.parameters
         case FreeformTool():
-            yield (tool.name, tool.namespace), _FREEFORM
+            yield (tool.name, tool.namespace), FREEFORM_PARAMETERS
         case ToolGroup():
             for member in tool.tools:
-                parameters = member.parameters if isinstance(member, FunctionTool) else _FREEFORM
+                parameters = member.parameters if isinstance(member, FunctionTool) else FREEFORM_PARAMETERS
                 yield (member.name, tool.name), parameters
         case NativeTool():
             if tool.name is not None and tool.executor == "client":
