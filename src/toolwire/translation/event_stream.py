@@ -138,7 +138,7 @@ class EventTranslator(StreamProgress):
         """Return the events after all stages."""
         if events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        if self._recovery is not None:
+        if self._recovery is not None and not self._recovery.skips(events):
             events, _ = self._recovery.process(events)
         events, _ = run_stages(self._stages, events)
         self._observe_all(events)

@@ -10,14 +10,19 @@ FIRST_SIGNS = frozenset("<[]◁f")
 
 
 class MarkFinder:
-    """Finds the first of several marks; of marks at the same place, the longest."""
+    """Finds the first of several marks; of marks at the same place, the longest.
 
-    def __init__(self, marks: Iterable[str]) -> None:
+    With `whole_words`, a mark that begins with a letter is none inside a word: "of" is no beginning of `functools[`.
+    """
+
+    def __init__(self, marks: Iterable[str], *, whole_words: bool = False) -> None:
         self._marks = frozenset(marks)
         self._extensible = frozenset(
             mark for mark in self._marks if any(other != mark and other.startswith(mark) for other in self._marks)
         )
-        pattern = re.compile(_pattern(_trie(self._marks)) if self._marks else r"(?!)", re.DOTALL)
+        pattern = re.compile(
+            _pattern(_trie(self._marks), whole_words=whole_words) if self._marks else r"(?!)", re.DOTALL
+        )
         self.search, self.match = pattern.search, pattern.match
         self.begins_with_sign = FIRST_SIGNS.issuperset(mark[0] for mark in self._marks)
         self._brackets = tuple({mark[_bracket(mark)] for mark in self._marks})
@@ -28,7 +33,7 @@ class MarkFinder:
         for bracket in self._brackets:
             if bracket in text:
                 return self.search(text) is not None
-        return text.endswith(self._beginnings)
+        return text.endswith(self._beginnings) and self.search(text) is not None
 
     def find_at(self, text: str, place: int, *, closed: bool) -> tuple[int, str] | None:
         """Return what `find` does, but only for a mark at this place."""
@@ -74,10 +79,14 @@ def _trie(marks: Iterable[str]) -> dict[str, Any]:
     return root
 
 
-def _pattern(node: dict[str, Any], *, root: bool = True) -> str:
+def _pattern(node: dict[str, Any], *, root: bool = True, whole_words: bool = False) -> str:
     """Return a regular expression for a trie, which also matches a beginning at the end of the text."""
     branches = [
-        re.escape(character) + _pattern(child, root=False) for character, child in sorted(node.items()) if character
+        re.escape(character)
+        + (rf"(?<!\w{character})" if whole_words and character.isalpha() else "")
+        + _pattern(child, root=False)
+        for character, child in sorted(node.items())
+        if character
     ]
     if not branches:
         return ""

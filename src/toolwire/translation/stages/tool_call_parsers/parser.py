@@ -210,7 +210,7 @@ class TextCallParser:
         words = self._vocabulary
         found = words.start_finder.find_at(self._buffer, start, closed=self._closed) if self._fresh else None
         if found is None:
-            found = words.finder.find(self._buffer, 0, closed=self._closed)
+            found = words.finder.find(self._buffer, self._skip_word(), closed=self._closed)
         if found is None:
             self._release(len(self._buffer))
             return False
@@ -291,6 +291,10 @@ class TextCallParser:
         else:
             self._release(place + 1)
         return True
+
+    def _skip_word(self) -> int:
+        """Return where in the buffer a mark may begin: not with a letter that continues a word."""
+        return int(not self._fresh and self._buffer[0].isalpha() and self._prose.ends_in_word)
 
     # ---- blocks that may be calls
 

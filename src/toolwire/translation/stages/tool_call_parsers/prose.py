@@ -18,6 +18,7 @@ class ProsePosition:
         self._fence = ""  # that is open
         self._inline = ""  # backticks that are open on the current line
         self._backticks = ""  # at the end of the line, which may go on
+        self._last = ""  # character before the pieces
 
     def add(self, text: str) -> None:
         """Move past this text."""
@@ -26,6 +27,12 @@ class ProsePosition:
             self.pieces[:] = ["".join(self.pieces)]
             if len(self.pieces[0]) > _LIMIT_UNREAD:
                 self._read()
+
+    @property
+    def ends_in_word(self) -> bool:
+        """Return whether a letter that follows continues a word."""
+        last = next((piece[-1] for piece in reversed(self.pieces) if piece), self._last)
+        return last.isalnum() or last == "_"
 
     @property
     def shows_code(self) -> bool:
@@ -45,7 +52,9 @@ class ProsePosition:
 
     def _read(self) -> None:
         """Update the state from the text that was added since."""
-        first, *others = "".join(self.pieces).split("\n")
+        text = "".join(self.pieces)
+        self._last = text[-1:] or self._last
+        first, *others = text.split("\n")
         self.pieces.clear()
         self._read_in_line(first)
         for line in others:

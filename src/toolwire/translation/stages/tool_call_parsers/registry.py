@@ -117,7 +117,7 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
     starters = {mark for mark in marks if mark[0].isalpha()} - _marks(dialect.openers for dialect in dialects)
     bare = tuple(filter(attrgetter("bare"), dialects))
     return Vocabulary(
-        finder=MarkFinder(marks - starters),
+        finder=MarkFinder(marks - starters, whole_words=True),
         start_finder=MarkFinder(starters),
         calls=by_opener,
         bare=bare,

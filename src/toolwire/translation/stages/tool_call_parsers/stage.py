@@ -86,26 +86,39 @@ class TextRecoveryStage:
         """Return whether events are held back."""
         return any(candidate.is_holding for candidate in self._candidates.values())
 
+    def skips(self, events: list[Event]) -> bool:
+        """Return whether the only event is text that may not be part of a mark, and move past it if so.
+
+        Most reads of a stream bring one such delta, so that this is all they cost.
+        """
+        if (passed := self._passed) is None or len(events) != 1 or type(delta := events[0]) is not PartDelta:
+            return False
+        text = delta.text
+        if "<" in text or "[" in text or "]" in text or "◁" in text or not delta.plain:  # FIRST_SIGNS
+            return False
+        if "f" in text and self._find_mark(text) is not None:
+            return False
+        passed.append(text)
+        if len(passed) > LIMIT_PIECES:
+            self._passed = None
+        return True
+
     def process(self, events: list[Event]) -> tuple[list[Event], list[Event] | None]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
 
         Of the many plain deltas between other events, the text is looked at as one. In an unchanged list, the others
         are returned as well.
         """
-        if len(events) == 1:  # written out, since most reads of a stream bring one delta
-            event = events[0]
-            if type(event) is PartDelta and event.plain:
-                passed, text = self._passed, event.text
-                if passed is not None and (
-                    not ("<" in text or "f" in text or "[" in text or "]" in text or "◁" in text)  # FIRST_SIGNS
-                    or self._find_mark(text) is None
-                ):
-                    passed.append(text)
-                    if len(passed) > LIMIT_PIECES:
-                        self._passed = None
-                    return events, []
-                return self._process_delta(event, events)
         others = [event for event in events if type(event) is not PartDelta or not event.plain]
+        if not others and (passed := self._passed) is not None:
+            text = "".join([event.text for event in events])  # type: ignore[union-attr]  # deltas
+            if self._find_mark(text) is None:
+                passed.append(text)
+                if len(passed) > LIMIT_PIECES:
+                    self._passed = None
+                return events, others
+        if len(events) == 1 and not others:
+            return self._process_delta(events[0], events)  # type: ignore[arg-type]  # a delta
         places = _find_places(events, others)
         processed: list[Event] = []
         start = 0
