@@ -4,7 +4,18 @@ from importlib import import_module
 
 from tests.fuzz.engine import Target
 
-MODULES = ("bodies", "streams", "fast_paths", "config", "encodings", "http_client", "http_server", "websocket")
+MODULES = (
+    "bodies",
+    "streams",
+    "fast_paths",
+    "conversations",
+    "text_calls",
+    "config",
+    "encodings",
+    "http_client",
+    "http_server",
+    "websocket",
+)
 
 
 def all_targets() -> list[Target]:

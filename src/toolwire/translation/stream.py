@@ -229,9 +229,12 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        recovery, others = self._recovery, None
-        if recovery is not None:
-            events, others = (events, []) if recovery.skips(events) else recovery.process(events)
+        others: list[Event] | None = None
+        if (recovery := self._recovery) is not None:
+            if recovery.skips(events):
+                others = []
+            else:
+                events, others = recovery.process(events)
         return self._process_recovered(events, others)
 
     def _process_recovered(self, events: list[Event], others: list[Event] | None = None) -> bytes:
@@ -289,7 +292,7 @@ class StreamTranslator(StreamProgress):
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
         others = None
-        if self._recovery is not None and not self._recovery.skips(events):
+        if self._recovery is not None and (self._held_frames or not self._recovery.skips(events)):
             recovered, others = self._recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:

@@ -5,6 +5,7 @@ Values are text up to their closing mark, without escapes. A value that fits non
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -55,7 +56,8 @@ class ArgumentEncoder:
             return call.arguments
         if (wrapped := self._unwrap(call.parameters)) is not None:
             return wrapped
-        parameters = [part for parameter in call.parameters for part in self._split(parameter, call.parameters)]
+        given = {parameter.name for parameter in call.parameters}
+        parameters = [part for parameter in call.parameters for part in self._split(parameter, given)]
         if call.only_declared:
             names = [parameter.name for parameter in parameters]
             if len(set(names)) < len(names) or not self._properties.keys() >= set(names):
@@ -79,17 +81,19 @@ class ArgumentEncoder:
             return None
         return value.strip()
 
-    def _split(self, parameter: Parameter, siblings: tuple[Parameter, ...]) -> list[Parameter]:
-        """Return the parameters of a value that holds others, because its closing mark is missing."""
-        if not isinstance(parameter.value, str) or "\n<parameter=" not in parameter.value:
-            return [parameter]
-        given = {sibling.name for sibling in siblings}
-        for match in _UNCLOSED.finditer(parameter.value):
-            if (name := match[1].strip()) in self._properties and name not in given:
-                head = Parameter(parameter.name, parameter.value[: match.start()], parameter.type)
-                rest = Parameter(name, parameter.value[match.end() :])
-                return [head, *self._split(rest, (*siblings, rest))]
-        return [parameter]
+    def _split(self, parameter: Parameter, given: set[str]) -> Iterator[Parameter]:
+        """Yield the parameters of a value that holds others, because its closing mark is missing.
+
+        `given` are the names of all parameters so far.
+        """
+        name, value, start = parameter.name, parameter.value, 0
+        if isinstance(value, str) and "\n<parameter=" in value:
+            for match in _UNCLOSED.finditer(value):
+                if (following := match[1].strip()) in self._properties and following not in given:
+                    given.add(following)
+                    yield Parameter(name, value[start : match.start()], None if start else parameter.type)
+                    name, start = following, match.end()
+        yield Parameter(name, value[start:]) if start else parameter
 
     def _encode_parameter(self, parameter: Parameter) -> str:
         """Return a parameter's value as JSON; a type that the dialect states wins, unless the schema excludes it."""

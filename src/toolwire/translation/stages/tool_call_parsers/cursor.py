@@ -5,7 +5,8 @@ would decide as well, and pauses otherwise. Work is linear, because a paused par
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import lru_cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,12 @@ _SPACE = re.compile(r"\s*")
 NAME = re.compile(r"[^\s<>(){}\[\]\"'`|｜,;=]*")
 """The characters of a tool or parameter name."""
 MAX_NAME = 256
+
+
+@lru_cache(maxsize=256)
+def _search_marks(marks: tuple[str, ...]) -> Callable[[str, int], re.Match[str] | None]:
+    """Return a search for the first of several marks, which stops there: of marks at the same place, the longest."""
+    return re.compile("|".join([re.escape(mark) for mark in sorted(marks, key=len, reverse=True)])).search
 
 
 class Cursor:
@@ -99,12 +106,11 @@ class Cursor:
         """Read up to and including the first of these marks; return the text before it, and the mark."""
         start = searched = self.position
         longest = max(map(len, marks))
+        search = _search_marks(marks)
         while True:
-            places = [(place, -len(mark), mark) for mark in marks if (place := self.text.find(mark, searched)) >= 0]
-            if places:
-                place, _, mark = min(places)
-                self.position = place + len(mark)
-                return self.text[start:place], mark
+            if (match := search(self.text, searched)) is not None:
+                self.position = match.end()
+                return self.text[start : match.start()], match[0]
             if self.closed:
                 self.position = len(self.text)
                 raise Incomplete

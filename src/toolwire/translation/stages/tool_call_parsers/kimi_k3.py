@@ -26,10 +26,9 @@ def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
     yield from cursor.expect(_CALL)
     name = (yield from _parse_attributes(cursor)).get("tool", "")
     parameters: list[Parameter] = []
-    while not (yield from cursor.accept("<|close|>call<|sep|>")):
+    while True:
         yield from cursor.skip_space()
-        yield from cursor.expect(_ARGUMENT, "<|close|>call<|sep|>")
-        if cursor.text[: cursor.position].endswith("call<|sep|>"):
+        if (yield from cursor.expect(_ARGUMENT, "<|close|>call<|sep|>")) != _ARGUMENT:
             break
         attributes = yield from _parse_attributes(cursor)
         value, _ = yield from cursor.read_until("<|close|>argument<|sep|>")

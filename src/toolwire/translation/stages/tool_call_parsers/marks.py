@@ -12,7 +12,8 @@ FIRST_SIGNS = frozenset("<[]◁f")
 class MarkFinder:
     """Finds the first of several marks; of marks at the same place, the longest.
 
-    With `whole_words`, a mark that begins with a letter is none inside a word: "of" is no beginning of `functools[`.
+    With `whole_words`, a mark that begins with a letter is none inside a word ("of" is no beginning of `functools[`),
+    and one that begins with a closing bracket stands after white space.
     """
 
     def __init__(self, marks: Iterable[str], *, whole_words: bool = False) -> None:
@@ -79,12 +80,17 @@ def _trie(marks: Iterable[str]) -> dict[str, Any]:
     return root
 
 
+def _word_boundary(character: str) -> str:
+    """Return a regular expression that matches after the first character of a mark if that may begin one there."""
+    if character == "]":
+        return r"(?<!\S\])"
+    return rf"(?<!\w{character})" if character.isalpha() else ""
+
+
 def _pattern(node: dict[str, Any], *, root: bool = True, whole_words: bool = False) -> str:
     """Return a regular expression for a trie, which also matches a beginning at the end of the text."""
     branches = [
-        re.escape(character)
-        + (rf"(?<!\w{character})" if whole_words and character.isalpha() else "")
-        + _pattern(child, root=False)
+        re.escape(character) + (_word_boundary(character) if whole_words else "") + _pattern(child, root=False)
         for character, child in sorted(node.items())
         if character
     ]

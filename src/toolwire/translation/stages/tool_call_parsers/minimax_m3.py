@@ -15,7 +15,7 @@ _MAX_DEPTH = 32
 
 def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
     """Parse one invoke, with the outer mark if it comes first."""
-    yield from cursor.expect(_MARK)
+    yield from cursor.expect(_MARK, _MARK[1:])
     if (yield from cursor.accept("<tool_call>")):
         yield from cursor.skip_space()
         yield from cursor.expect(_MARK)
@@ -75,7 +75,8 @@ def _render_content(value: Any) -> str:
 
 MINIMAX_M3 = Dialect(
     "minimax_m3",
-    (_MARK + "<tool_call>", _MARK + "<invoke"),
+    # Inside a word, the bracket belongs to the text.
+    (_MARK + "<tool_call>", _MARK + "<invoke", _MARK[1:] + "<tool_call>", _MARK[1:] + "<invoke"),
     _parse,
     _render,
     result_renderer(lambda result: f"<response>{result.text}</response>"),

@@ -6,7 +6,7 @@ turns out to be none.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Raw, Struct
@@ -21,6 +21,7 @@ from toolwire.translation.stages.tool_call_parsers.attempts import (
 )
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
+from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.prose import ProsePosition
 from toolwire.translation.stages.tool_call_parsers.reasoning import ReasoningMarks
 from toolwire.translation.stages.tool_call_parsers.registry import model_vocabulary, vocabulary
@@ -37,6 +38,9 @@ class Segment(Struct, frozen=True):
 
 MAX_FAILED_WORK = 2**18
 """Characters that may be read in vain for blocks that are no calls; after that, calls are no longer looked for."""
+
+
+_PIECE = 4096
 
 
 class TextCallParser:
@@ -113,9 +117,9 @@ class TextCallParser:
         return self._prose.pieces
 
     @property
-    def find_mark(self) -> Callable[[str], object]:
-        """Return the function that finds a mark, or the beginning of one at the end of text; None if there is none."""
-        return self._vocabulary.finder.search
+    def finder(self) -> MarkFinder:
+        """Return the finder of marks in text."""
+        return self._vocabulary.finder
 
     def feed(self, text: str) -> list[Segment]:
         """Return the segments that the next piece of text completes."""
@@ -173,9 +177,22 @@ class TextCallParser:
         self._arrived_size = 0
 
     def _run(self) -> list[Segment]:
-        """Parse the buffer as far as possible."""
-        while self._step():
-            pass
+        """Parse the buffer as far as possible, a piece at a time: releasing text copies what is left of the buffer."""
+        closed = self._closed
+        waiting: list[tuple[str, int]] = []  # texts after the buffer, the next one last, and where to go on in each
+        while True:
+            if self._attempt is None and len(self._buffer) > 2 * _PIECE:
+                waiting.append((self._buffer, _PIECE))
+                self._buffer = self._buffer[:_PIECE]
+            self._closed = closed and not waiting
+            if self._step():
+                continue
+            if not waiting:
+                break
+            text, place = waiting.pop()
+            self._buffer += text[place : place + _PIECE]
+            if place + _PIECE < len(text):
+                waiting.append((text, place + _PIECE))
         segments, self._segments = self._segments, []
         return segments
 
@@ -293,8 +310,8 @@ class TextCallParser:
         return True
 
     def _skip_word(self) -> int:
-        """Return where in the buffer a mark may begin: not with a letter that continues a word."""
-        return int(not self._fresh and self._buffer[0].isalpha() and self._prose.ends_in_word)
+        """Return where in the buffer a mark may begin: not with a character that continues a word."""
+        return int(not self._fresh and self._prose.continues_word(self._buffer[0]))
 
     # ---- blocks that may be calls
 

@@ -28,11 +28,12 @@ class ProsePosition:
             if len(self.pieces[0]) > _LIMIT_UNREAD:
                 self._read()
 
-    @property
-    def ends_in_word(self) -> bool:
-        """Return whether a letter that follows continues a word."""
+    def continues_word(self, character: str) -> bool:
+        """Return whether a letter or closing bracket that follows belongs to what is before it."""
         last = next((piece[-1] for piece in reversed(self.pieces) if piece), self._last)
-        return last.isalnum() or last == "_"
+        if character == "]":
+            return bool(last) and not last.isspace()
+        return character.isalpha() and (last.isalnum() or last == "_")
 
     @property
     def shows_code(self) -> bool:

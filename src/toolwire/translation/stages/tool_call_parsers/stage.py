@@ -5,7 +5,7 @@ unchanged, except for text that may be the beginning of a mark.
 """
 
 from collections.abc import Callable, Mapping
-from operator import is_
+from operator import attrgetter, is_
 
 import msgspec
 from msgspec import Raw
@@ -28,6 +28,7 @@ from toolwire.canonical.node import Extras
 from toolwire.canonical.response import INCOMPLETE_STOPS, Response, Stop
 from toolwire.codec.interface import ResponseContext, TextRecovery
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.parser import (
     Segment,
     TextCallParser,
@@ -41,6 +42,7 @@ TEXT_FORM = "text:"
 """Prefix of the `wire_form` of parts that were recovered from text; the name of the dialect follows."""
 LATE_REASONING = TEXT_FORM + "late_reasoning"
 """The `wire_form` of a candidate whose reasoning was released as text, since its end was seen too late."""
+_text_of = attrgetter("text")
 _TOOL_STOP = Stop(reason="tool_use")
 _NO_TOOLS: Mapping[str, Raw | None] = {}
 
@@ -60,6 +62,7 @@ class TextRecoveryStage:
         self._has_cut = False  # a delta was looked at on its own
         self._passed: list[str] | None = None  # the text that passed, while the only open part is text as it arrives
         self._find_mark: Callable[[str], object] = str  # in that text
+        self._holds_mark: Callable[[str], bool] = bool  # the same for long text
 
     def applies(self, response: Response) -> bool:
         """Return whether a text may hold a call or reasoning."""
@@ -94,9 +97,11 @@ class TextRecoveryStage:
         if (passed := self._passed) is None or len(events) != 1 or type(delta := events[0]) is not PartDelta:
             return False
         text = delta.text
-        if "<" in text or "[" in text or "]" in text or "◁" in text or not delta.plain:  # FIRST_SIGNS
+        is_word = "f" in text and ("fu" in text or text[-1] == "f")
+        has_sign = is_word or "<" in text or "[" in text or "]" in text or "◁" in text  # FIRST_SIGNS
+        if has_sign and self._find_mark(text) is not None:
             return False
-        if "f" in text and self._find_mark(text) is not None:
+        if not delta.plain:
             return False
         passed.append(text)
         if len(passed) > LIMIT_PIECES:
@@ -111,8 +116,8 @@ class TextRecoveryStage:
         """
         others = [event for event in events if type(event) is not PartDelta or not event.plain]
         if not others and (passed := self._passed) is not None:
-            text = "".join([event.text for event in events])  # type: ignore[union-attr]  # deltas
-            if self._find_mark(text) is None:
+            text = "".join(map(_text_of, events))
+            if not self._holds_mark(text):
                 passed.append(text)
                 if len(passed) > LIMIT_PIECES:
                     self._passed = None
@@ -149,7 +154,8 @@ class TextRecoveryStage:
         self._passed = None
         if len(self._open) == 1:
             for candidate, index in self._open:
-                self._passed, self._find_mark = self._candidates[candidate].passing(index)
+                self._passed, finder = self._candidates[candidate].passing(index)
+                self._find_mark, self._holds_mark = finder.search, finder.is_in
 
     def _is_changed(self, events: list[Event], processed: list[Event], places: list[int], others: list[Event]) -> bool:
         """Return whether processed events differ from those that arrived; plain deltas only change with the others."""
@@ -251,12 +257,12 @@ class _CandidateText:
 
     # ---- events of the upstream
 
-    def passing(self, index: int) -> tuple[list[str] | None, Callable[[str], object]]:
-        """Return the list of text that passed, and how to find a mark in more; no list if more text may not pass."""
+    def passing(self, index: int) -> tuple[list[str] | None, MarkFinder]:
+        """Return the list of text that passed, and the finder of marks in more; no list if more text may not pass."""
         parser, text = self._parser, self._text
         if self.has_changed or self._copies or self._open is None or text is None or text.index != index:
-            return None, parser.find_mark
-        return parser.passed, parser.find_mark
+            return None, parser.finder
+        return parser.passed, parser.finder
 
     def passes(self, index: int, deltas: list[Event], out: list[Event]) -> bool:
         """Add plain deltas of one part as they are, unless they may hold a mark; return whether they were added."""
