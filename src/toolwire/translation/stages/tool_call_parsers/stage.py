@@ -44,6 +44,9 @@ LATE_REASONING = TEXT_FORM + "late_reasoning"
 """The `wire_form` of a candidate whose reasoning was released as text, since its end was seen too late."""
 _text_of = attrgetter("text")
 _TOOL_STOP = Stop(reason="tool_use")
+_LIMIT_UNMARKED_TEXT, _LIMIT_UNMARKED_TEXTS = 16, 8192
+_unmarked_texts: set[str] = set()
+"""Short texts without any sign of a mark: models write few thousand different tokens over and over."""
 _NO_TOOLS: Mapping[str, Raw | None] = {}
 
 
@@ -97,16 +100,23 @@ class TextRecoveryStage:
         if (passed := self._passed) is None or len(events) != 1 or type(delta := events[0]) is not PartDelta:
             return False
         text = delta.text
-        is_word = "f" in text and ("fu" in text or text[-1] == "f")
-        has_sign = is_word or "<" in text or "[" in text or "]" in text or "◁" in text  # FIRST_SIGNS
-        if has_sign and self._find_mark(text) is not None:
-            return False
-        if not delta.plain:
+        if not delta.plain or (text not in _unmarked_texts and self._may_hold_mark(text)):
             return False
         passed.append(text)
         if len(passed) > LIMIT_PIECES:
             self._passed = None
         return True
+
+    def _may_hold_mark(self, text: str) -> bool:
+        """Return whether text holds a mark or the beginning of one; short text without any sign of one is remembered."""
+        is_word = "f" in text and ("fu" in text or text[-1] == "f")
+        if is_word or "<" in text or "[" in text or "]" in text or "◁" in text:  # FIRST_SIGNS
+            return self._find_mark(text) is not None
+        if len(text) <= _LIMIT_UNMARKED_TEXT:
+            if len(_unmarked_texts) >= _LIMIT_UNMARKED_TEXTS:
+                _unmarked_texts.clear()
+            _unmarked_texts.add(text)
+        return False
 
     def process(self, events: list[Event]) -> tuple[list[Event], list[Event] | None]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
