@@ -108,7 +108,7 @@ class TextRecoveryStage:
         return True
 
     def _may_hold_mark(self, text: str) -> bool:
-        """Return whether text holds a mark or the beginning of one; short text without any sign of one is remembered."""
+        """Return whether text holds a mark or the beginning of one; short text without signs is remembered."""
         is_word = "f" in text and ("fu" in text or text[-1] == "f")
         if is_word or "<" in text or "[" in text or "]" in text or "◁" in text:  # FIRST_SIGNS
             return self._find_mark(text) is not None
