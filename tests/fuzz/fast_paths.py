@@ -11,13 +11,9 @@ from tests.support.bodies.chat_variants import PLAIN_COMPLETION
 from tests.support.samples.fixture_files import fixtures
 from toolwire.canonical.errors import DecodeError, ToolwireError
 from toolwire.codec.interface import ResponseContext, Route
-from toolwire.codec.wire.reader import Reader
 from toolwire.protocols import PROTOCOLS as CODECS
 from toolwire.protocols.anthropic import response as anthropic_responses
 from toolwire.protocols.gemini import request as gemini_requests
-from toolwire.protocols.openai_chat import response as chat_responses
-from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
-from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
 from toolwire.protocols.openai_responses import request as responses_requests
 from toolwire.translation.body import body_bytes
 
@@ -27,22 +23,6 @@ _ORDINARY = json.dumps(PLAIN_COMPLETION, separators=(",", ":")).encode()
 def _response_seeds() -> list[bytes]:
     other_bodies = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
     return [_ORDINARY] * len(other_bodies) + other_bodies
-
-
-def _check_decoding(data: bytes) -> None:
-    """Check that a Chat response decodes the same after a typical one and with a new decoder."""
-
-    def decode(remembered: bool) -> Any:
-        try:
-            if remembered:
-                return CODECS["openai-chat"].decode_response(data, ResponseContext())
-            return chat_responses._decode_response(Reader[ResponseShape](ResponseShape, FAMILY).read(data), data)
-        except DecodeError as error:
-            return str(error)
-
-    CODECS["openai-chat"].decode_response(_ORDINARY, ResponseContext())
-    assert decode(remembered=True) == decode(remembered=False)
-    assert decode(remembered=True) == decode(remembered=False)
 
 
 def _check_usage(data: bytes) -> None:
@@ -78,10 +58,7 @@ def _check_encoding(data: bytes) -> None:
             return str(error)
 
     fast = translate()
-    with (
-        mock.patch.object(anthropic_responses, "encode_fast", return_value=None),
-        mock.patch.object(chat_responses, "_templates", ResponseTemplateCache(chat_responses.decode_usage)),
-    ):
+    with mock.patch.object(anthropic_responses, "encode_fast", return_value=None):
         assert fast == translate()
 
 
@@ -112,7 +89,6 @@ def _usage_seeds() -> list[bytes]:
 
 
 TARGETS = [
-    Target("fast-chat-decoding", _response_seeds, _check_decoding),
     Target("fast-usage", _usage_seeds, _check_usage),
     Target("fast-anthropic-encoding", _response_seeds, _check_encoding),
     Target(

@@ -19,36 +19,10 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import ToolCall, ToolResult
 from toolwire.canonical.errors import Direction, Loss, LossKind, Severity
-from toolwire.canonical.node import Extras, Node
+from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response, Usage
+from toolwire.canonical.response import Response
 from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
-
-
-class SharedExtras(dict[str, dict[str, Raw]]):
-    """Extras shared by consecutive responses of a server that differ only in their content.
-
-    They belong to the response itself; its usage always has the same extras, and nothing else has any. `memo` caches
-    the losses derived from them, by families or by report. Like all extras they are read-only.
-    """
-
-    def __init__(self, extras: Extras, wire_form: tuple[str, ...], usage: Usage) -> None:
-        super().__init__(extras)
-        self._wire_form = wire_form
-        self._usage_extras, self._usage_wire_form = usage.extras, usage.wire_form
-        self.memo: dict[Any, Any] = {}
-
-    def matches(self, root: Node) -> bool:
-        """Return whether a response still is as decoded, apart from its content, so that `memo` applies to it."""
-        if type(root) is not Response or root.wire_form is not self._wire_form or (usage := root.usage) is None:
-            return False
-        if usage.extras is not self._usage_extras or usage.wire_form is not self._usage_wire_form:
-            return False
-        for candidate in root.candidates:
-            if not candidate.plain:
-                return False
-        return root.error is None and root.continuation is None
-
 
 SourcePath = tuple[str | int, ...]
 WireNames = Mapping[str, str]
@@ -67,7 +41,6 @@ REWORDED = ":reworded"
 """Suffix of a family whose extras are not values, but mark fields that are sent in another form."""
 
 LIMIT_MEMO_SIZE = 2048
-LIMIT_MEMO_ENTRIES = 64
 NO_SUCH_FIELD = "the target has no such field"
 NO_EQUIVALENT = "no equivalent in the target protocol"
 
@@ -80,7 +53,6 @@ class LossReport:
         self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool, Severity | None]] = []
         self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
         self._rewritten_ids: dict[str, str] = {}
-        self._shared_root: Node | None = None  # a response whose extras are `SharedExtras`
 
     def __bool__(self) -> bool:
         return bool(self._entries or self._rewritten or self._rewritten_ids)
@@ -126,21 +98,6 @@ class LossReport:
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
-        shared = root.extras
-        if type(shared) is not SharedExtras or not shared.matches(root):
-            self._report_foreign_extras(root, families)
-            return
-        self._shared_root = root
-        if (cached := shared.memo.get(families)) is None:
-            before = len(self._entries)
-            self._report_foreign_extras(root, families)
-            if not self.has_constraint:
-                shared.memo[families] = self._entries[before:]
-        else:
-            self._entries += cached
-
-    def _report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
-        """Report foreign extras as `report_foreign_extras` does, without its cache."""
         has_citations = True
         for kind, path, field, *_ in self._entries:
             if kind == "dropped" and not field and path[-2:-1] == ("annotations",):
@@ -156,35 +113,8 @@ class LossReport:
 
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Return the losses with JSON pointers into the source body; `wire_names` are its protocol's field names."""
-        shared = root.extras
         if self._rewritten_ids:
             self._report_rewritten_ids(root)
-        if type(shared) is not SharedExtras or root is not self._shared_root or self._rewritten:
-            return self._resolve(root, wire_names)
-        key: tuple[Any, ...] = (id(wire_names), *self._entries)
-        if (losses := shared.memo.get(key)) is None:
-            losses = self._resolve(root, wire_names)
-            # Deeper paths lead to content, which differs between responses.
-            if len(shared.memo) < LIMIT_MEMO_ENTRIES and all(len(path) < 2 for _, path, *_ in self._entries):
-                shared.memo[key] = losses
-        return losses.copy()
-
-    def _report_rewritten_ids(self, root: Node) -> None:
-        """Report every call and result whose id is rewritten."""
-        ids, self._rewritten_ids = self._rewritten_ids, {}
-        owners: list[tuple[SourcePath, Any]] = [((), root)]
-        if isinstance(root, Response):
-            owners = [(("candidates", index), candidate) for index, candidate in enumerate(root.candidates)]
-        for path, owner in owners:
-            for number, message in enumerate(getattr(owner, "messages", ())):
-                for position, part in enumerate(message.parts):
-                    field = "id" if isinstance(part, ToolCall) else "call_id"
-                    if isinstance(part, ToolCall | ToolResult) and (id := ids.get(getattr(part, field) or "")):
-                        part_path = (*path, "messages", number, "parts", position)
-                        self.approximated(part_path, field, f"sent as {id}, and restored", severity="info")
-
-    def _resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
-        """Resolve all losses as `resolve` does, without the cache of shared extras."""
         direction: Direction = "request" if type(root) is Request else "response"
         entries: list[_LossEntry] = []
         locations: dict[SourcePath, _Location] = {}
@@ -212,6 +142,20 @@ class LossReport:
             if size < LIMIT_MEMO_SIZE and not self._rewritten
             else _build_losses(direction, *entries)
         )
+
+    def _report_rewritten_ids(self, root: Node) -> None:
+        """Report every call and result whose id is rewritten."""
+        ids, self._rewritten_ids = self._rewritten_ids, {}
+        owners: list[tuple[SourcePath, Any]] = [((), root)]
+        if isinstance(root, Response):
+            owners = [(("candidates", index), candidate) for index, candidate in enumerate(root.candidates)]
+        for path, owner in owners:
+            for number, message in enumerate(getattr(owner, "messages", ())):
+                for position, part in enumerate(message.parts):
+                    field = "id" if isinstance(part, ToolCall) else "call_id"
+                    if isinstance(part, ToolCall | ToolResult) and (id := ids.get(getattr(part, field) or "")):
+                        part_path = (*path, "messages", number, "parts", position)
+                        self.approximated(part_path, field, f"sent as {id}, and restored", severity="info")
 
 
 _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool, tuple[Severity, ...]]

@@ -14,8 +14,6 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.protocols.anthropic import fast_path
 from toolwire.protocols.anthropic import response as responses
-from toolwire.protocols.openai_chat import response as chat_responses
-from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 
 
 def translate_response(body: Any, source: str) -> tuple[Any, ...] | str:
@@ -29,7 +27,6 @@ def translate_response(body: Any, source: str) -> tuple[Any, ...] | str:
 def translate_slowly(body: Any, source: str) -> tuple[Any, ...] | str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(responses, "encode_fast", lambda id, response: None)
-        patch.setattr(chat_responses, "_templates", ResponseTemplateCache(chat_responses.decode_usage))
         return translate_response(body, source)
 
 

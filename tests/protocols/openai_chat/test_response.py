@@ -12,7 +12,9 @@ from tests.support.translation import loss_paths, translated_body
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
+from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.openai_chat import CODEC
+from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
 
 TEXT = {"role": "assistant", "content": "Sunny."}
 CALL = chat_assistant(chat_call("call_1"))
@@ -206,3 +208,59 @@ def test_error_type_is_shared_with_responses(kind: str) -> None:
     error = {"message": "No.", "type": kind, "param": None, "code": "invalid_api_key"}
     translation = toolwire.translate({"error": error}, RESPONSES, CHAT, "error")
     assert (translation.value, translation.losses) == ({"error": error}, [])
+
+
+_CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+_COUNTS = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+SERVERS: dict[str, Any] = {
+    "vLLM": {
+        "choices": [
+            {
+                "index": 0,
+                "message": {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [_CALL],
+                    "refusal": None,
+                    "annotations": None,
+                    "audio": None,
+                    "function_call": None,
+                    "reasoning": "Hm.",
+                },
+                "logprobs": None,
+                "finish_reason": "tool_calls",
+                "stop_reason": None,
+                "token_ids": None,
+            }
+        ],
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": {**_COUNTS, "prompt_tokens_details": None},
+        "prompt_logprobs": None,
+        "prompt_token_ids": None,
+        "kv_transfer_params": None,
+    },
+    "DeepSeek": {
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "", "tool_calls": [{"index": 0, **_CALL}]},
+                "finish_reason": "tool_calls",
+            }
+        ],
+        "usage": {**_COUNTS, "prompt_cache_hit_tokens": 2, "prompt_cache_miss_tokens": 1},
+    },
+    "llama.cpp": {
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+        "usage": _COUNTS,
+        "timings": {"prompt_n": 1, "prompt_ms": 2.5},
+    },
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_members_of_common_servers_are_declared(server: str) -> None:
+    """A response with an undeclared member is read field by field, which takes five times as long."""
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", **SERVERS[server]}
+    _, is_exact = Reader[ResponseShape](ResponseShape, FAMILY).read_with_exactness(json.dumps(body).encode())
+    assert is_exact

@@ -23,7 +23,6 @@ from toolwire.protocols.openai_chat.errors import (
     decode_error_object,
     encode_error_object,
 )
-from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 from toolwire.protocols.openai_chat.parts.calls import is_json
 from toolwire.protocols.openai_chat.parts.content import chat_extras_and_form, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
@@ -84,15 +83,8 @@ HOSTED_COUNTS = {"searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests"}
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
-    """Decode a response body; one like an earlier response takes a fast path."""
-    if (response := _templates.decode(body)) is None:
-        response = _decode_response(_read_response(body), body)
-        _templates.remember(body, response)
-    return response
-
-
-def _decode_response(shape: ResponseShape, body: bytes) -> Response:
-    """Build the canonical response; `body` is the JSON that `shape` was read from."""
+    """Decode a response body."""
+    shape = _read_response(body)
     has_error = shape.error is not UNSET and bytes(shape.error) != b"null"
     if not isinstance(shape.choices, list) and not has_error:
         if shape.unknown is not UNSET and "role" in shape.unknown:
@@ -230,9 +222,6 @@ def decode_usage(shape: UsageShape) -> Usage:
         extras={FAMILY: extras} if extras else None,
         wire_form=wire_form,
     )
-
-
-_templates = ResponseTemplateCache(decode_usage)
 
 
 class _MessageSummary(Struct):

@@ -119,6 +119,7 @@ class CallShape(WireObject):
     type: str | UnsetType | None = UNSET
     function: FunctionCallShape | UnsetType | None = UNSET
     custom: CustomCallShape | UnsetType | None = UNSET
+    index: Extra = UNSET
 
 
 class MessageShape(WireObject):
@@ -134,6 +135,7 @@ class MessageShape(WireObject):
     annotations: list[Raw] | UnsetType | None = UNSET
     reasoning_content: str | UnsetType | None = UNSET
     reasoning: str | UnsetType | None = UNSET
+    audio: Extra = UNSET
 
 
 class UrlCitationShape(WireObject):
@@ -316,6 +318,8 @@ class UsageShape(WireObject):
     total_tokens: int | UnsetType | None = UNSET
     prompt_tokens_details: PromptDetailsShape | UnsetType | None = UNSET
     completion_tokens_details: CompletionDetailsShape | UnsetType | None = UNSET
+    prompt_cache_hit_tokens: Extra = UNSET
+    prompt_cache_miss_tokens: Extra = UNSET
 
 
 class ResponseChoiceShape(WireObject):
@@ -326,6 +330,8 @@ class ResponseChoiceShape(WireObject):
     finish_reason: str | UnsetType | None = UNSET
     logprobs: Extra = UNSET
     error: Extra = UNSET
+    stop_reason: Extra = UNSET
+    token_ids: Extra = UNSET
 
 
 class ResponseShape(WireObject):
@@ -340,6 +346,10 @@ class ResponseShape(WireObject):
     error: Raw | UnsetType = UNSET
     service_tier: Extra = UNSET
     system_fingerprint: Extra = UNSET
+    prompt_logprobs: Extra = UNSET
+    prompt_token_ids: Extra = UNSET
+    kv_transfer_params: Extra = UNSET
+    timings: Extra = UNSET
 
 
 class ErrorShape(WireObject):

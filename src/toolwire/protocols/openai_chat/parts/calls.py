@@ -102,6 +102,7 @@ def _is_plain_shape(shape: CallShape) -> bool:
         shape.type == "function"
         and shape.id is not None
         and shape.custom is UNSET
+        and shape.index is UNSET
         and shape.unknown is UNSET
         and shape.nulls is UNSET
         and isinstance(shape.function, FunctionCallShape)
