@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import Raw, Struct, field
 
+from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
@@ -108,6 +109,8 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     # seals data that the client's protocol cannot represent into a field that clients echo
     envelope_key: EnvelopeKey | None = None
     text_recovery: TextRecovery | None = None  # None: text of the upstream is text
+    # computes `translation.history.digest_before` from the previous request of the conversation
+    digest_before: Callable[[Sequence[Message]], str] | None = None
     # collects signatures that the gateway stores for the client instead
     withheld: "WithheldSignatures | None" = None
 
@@ -195,6 +198,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     stop_message_key: str | None = None  # the extra of a candidate that explains the stop reason in words
     has_start_event: bool = True  # streams begin with an event of their own, so that a start does not promise content
     system_member: str | None = None  # the member of a request that holds the system text, if messages don't
+    # messages are decoded without regard to other members of a request, unless it declares a computer
+    has_independent_messages: bool = False
     # whether the messages of a request of another protocol can be encoded without those before them
     is_separable: Callable[[Request], bool] = lambda _: True
     mid_conversation_settings: bool = False  # settings may change within a conversation

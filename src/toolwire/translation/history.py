@@ -12,6 +12,7 @@ removed from requests to the client's own provider.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from operator import is_
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,30 +40,71 @@ from toolwire.codec.envelope import EnvelopeKey, EnvelopePayload, is_envelope
 from toolwire.codec.interface import Codec
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, WireNames, with_source_positions
 
+_MAX_STATES = 8  # clients change only the last few messages that they sent before
 _EMPTY_ASSISTANT_MESSAGE = Message(role="assistant", parts=())
 _EMPTY_USER_MESSAGE = Message(role="user", parts=())
 
 
 def digest_before(messages: Sequence[Message]) -> str:
     """Return a hex digest that identifies the conversation before a response to these messages."""
-    return digests_before_turns((*messages, _EMPTY_ASSISTANT_MESSAGE))[-1]
+    return ConversationDigest().digest_before(messages)
 
 
 def digests_before_turns(messages: Sequence[Message]) -> list[str]:
     """Return, for each message, the hex digest of the conversation before the turn that it belongs to."""
-    digest = hashlib.blake2b(digest_size=16)
-    role = before = ""
-    digests: list[str] = []
-    for message in messages:
+    state = _DigestState()
+    return [state.add(message) for message in messages]
+
+
+class _DigestState:
+    """The digest of the first messages of a conversation."""
+
+    def __init__(self, count: int = 0, role: str = "", before: str = "", digest: Any = None) -> None:
+        self.count = count
+        self._role = role  # of the last turn
+        self._before = before  # the digest before that turn
+        self._digest = digest or hashlib.blake2b(digest_size=16)
+
+    def copy(self) -> "_DigestState":
+        """Return a copy, to which further messages can be added."""
+        return _DigestState(self.count, self._role, self._before, self._digest.copy())
+
+    def add(self, message: Message) -> str:
+        """Add the next message, and return the digest before its turn."""
+        self.count += 1
         if message.role in ("user", "assistant"):
-            if message.role != role:
-                before = digest.hexdigest()
-                role = message.role
-                digest.update(b"\0" + role.encode())
+            if message.role != self._role:
+                self._before, self._role = self._digest.hexdigest(), message.role
+                self._digest.update(b"\0" + message.role.encode())
             for text in _digest_texts(message.parts):
-                digest.update(text.encode(errors="surrogatepass"))
-        digests.append(before)
-    return digests
+                self._digest.update(text.encode(errors="surrogatepass"))
+        return self._before
+
+
+class ConversationDigest:
+    """Computes the digests of a growing conversation, each from the messages that are new since the last one."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Sequence[Message], Sequence[_DigestState]] = (), ()
+
+    def digest_before(self, messages: Sequence[Message]) -> str:
+        """Return a hex digest that identifies the conversation before a response to these messages."""
+        known, states = self._known  # a single read, since another thread may replace the pair
+        state = next(
+            (
+                state.copy()
+                for state in reversed(states)
+                if state.count <= len(messages) and all(map(is_, known[: state.count], messages))
+            ),
+            _DigestState(),
+        )
+        kept = [known_state for known_state in states if known_state.count <= state.count]
+        for message in messages[state.count :]:
+            state.add(message)
+            if state.count > len(messages) - _MAX_STATES:
+                kept.append(state.copy())
+        self._known = messages, kept[-_MAX_STATES:]
+        return state.copy().add(_EMPTY_ASSISTANT_MESSAGE)
 
 
 def assistant_turns(messages: Sequence[Message]) -> list[tuple[int, int, str]]:

@@ -17,7 +17,8 @@ all of this holds:
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -36,6 +37,7 @@ from toolwire.codec.wire.reader import JSON_ERRORS
 
 _STEP = 64 * 1024
 _KEY_BYTES = 1024
+_MAX_CUTS = 8
 _BRACE = ord("{")
 _SENTINEL = b'["toolwire:messages"]'
 
@@ -43,6 +45,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _array_start = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*").match
 _separator = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*").match
+_drop_cache_marks = partial(re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}').sub, b"")
 _structure = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL).finditer
 
 # One comparison of all fields that must be empty shows that a call or result is regular.
@@ -73,8 +76,13 @@ def find_messages(body: bytes, codec: Codec) -> int | None:
 
 
 def conversation_key(body: bytes, start: int) -> bytes:
-    """Return the bytes of the message at `start`, or the beginning of a long one, to identify the conversation."""
+    """Return the bytes of the message at `start`, or the beginning of a long one, to identify the conversation.
+
+    Clients move cache marks, so these do not count.
+    """
     head = body[start : start + _KEY_BYTES]
+    if b"cache_control" in head:
+        head = _drop_cache_marks(head)
     depth = 0
     for match in _structure(head):
         if (token := match[0]) in (b"{", b"["):
@@ -157,13 +165,16 @@ class RequestSnapshot(Struct, eq=False):
             if not data.isascii():
                 data.decode()
             elements = _decode_elements(b"[%b]" % data)
-            decoded = codec.decode_request(body[: self.start] + data + body[end:], self.route)
+            if codec.has_independent_messages:
+                decoded = codec.decode_request(b'{"%b":[%b]}' % (messages_member(codec).encode(), data), self.route)
+            else:
+                decoded = codec.decode_request(body[: self.start] + data + body[end:], self.route)
         except (ToolwireError, *JSON_ERRORS):
             return None
         known, added = self.request, decoded.messages
         if not 0 < len(added) == len(elements) or not _are_objects(elements) or not all(map(is_regular, added)):
             return None
-        if _without_messages(decoded) != _without_messages(known):
+        if not codec.has_independent_messages and _without_messages(decoded) != _without_messages(known):
             return None
         request = replace(
             known,
@@ -262,14 +273,20 @@ class SerializedBody(EncodedBody):
         return self.data
 
 
+class _Cut(Struct, frozen=True):
+    """The end of the first messages of a request in the bytes sent upstream."""
+
+    end: int  # of the last of these messages
+    count: int  # of these messages in the target's format
+
+
 class _SentMessages(Struct):
     """The position of the messages in the bytes of a request sent upstream, and its other members."""
 
     start: int  # of the first message
-    end: int  # of the last message
-    count: int
     tail_size: int  # of what follows the messages, from the bracket on
-    others: bytes  # the members other than messages and system text
+    others: dict[str, Any]  # the members other than messages and system text
+    cuts: dict[int, _Cut]  # by the number of messages before them; the last one is the end of all messages
 
 
 class _EncodedMessages(Struct):
@@ -278,7 +295,6 @@ class _EncodedMessages(Struct):
     encoding: EncodedBody
     data: bytes  # the JSON of the messages, separated by commas
     count: int
-    others: bytes  # the members other than messages and system text
 
 
 class EncodingSnapshot(Struct, eq=False):
@@ -292,6 +308,7 @@ class EncodingSnapshot(Struct, eq=False):
     mapping: ResponseMapping
     route: Route
     count: int  # of messages in the target's format
+    others: dict[str, Any] = {}  # the members sent, other than messages and system text
     is_regular: bool | None = None  # None until it is needed, as the following
     sent: _SentMessages | None = None
     losses: "_LocatedLosses | None" = None
@@ -303,9 +320,8 @@ class EncodingSnapshot(Struct, eq=False):
         """Return a snapshot of a completely encoded request."""
         messages = encoding.body.get(messages_member(upstream))
         count = len(messages) if isinstance(messages, list) else 0
-        return cls(
-            request, client, target, encoding.to_bytes(), encoding.report, encoding.mapping, encoding.route, count
-        )
+        others, data = _other_members(encoding.body, upstream), encoding.to_bytes()
+        return cls(request, client, target, data, encoding.report, encoding.mapping, encoding.route, count, others)
 
     @property
     def encoding(self) -> EncodedBody:
@@ -317,48 +333,84 @@ class EncodingSnapshot(Struct, eq=False):
         known = self.request
         if target != self.target or self.client is upstream or _without_messages(request) != _without_messages(known):
             return None
-        cut = _find_cut(known.messages, request.messages) if self._has_regular_messages() else 0
-        if cut == 0 or (sent := self._locate_messages(upstream)) is None:
+        first = _find_cut(known.messages, request.messages) if self._has_regular_messages() else 0
+        if first == 0 or (sent := self._locate_messages(upstream)) is None:
             return None
-        ending = replace(request, messages=request.messages[cut:], system=None)
-        added = _encode_alone(ending, upstream, target)
-        if added is None or added.others != sent.others or not self._has_same_names_and_route(added.encoding):
+        if (cut := self._find_cut_in_data(first, sent, upstream)) is None:
             return None
-        if (kept := self._keep_messages(cut, sent, upstream)) is None:
-            return None
-        new_losses = added.encoding.report.resolve(ending, self.client.wire_names) if added.encoding.report else []
         members = (messages_member(self.client), messages_member(upstream))
-        losses = _join_losses(self._located_losses(), _locate_losses(new_losses, members[0]), cut, kept.count, members)
-        return None if losses is None else self._join(request, kept, added, losses)
-
-    def _keep_messages(self, cut: int, sent: _SentMessages, upstream: Codec) -> _SentMessages | None:
-        """Return the part of the sent messages that encodes the first `cut` messages; None if that is not certain."""
-        replaced_messages = self.request.messages[cut:]
-        if not replaced_messages:
-            return sent
-        replaced = _encode_alone(replace(self.request, messages=replaced_messages, system=None), upstream, self.target)
-        if replaced is None or not self.data.endswith(b"," + replaced.data, sent.start, sent.end):
+        losses = _losses_before(self._located_losses(), first, members)
+        if losses is None:
             return None
-        return replace(sent, end=sent.end - len(replaced.data) - 1, count=sent.count - replaced.count)
-
-    def _join(
-        self, request: Request, kept: _SentMessages, added: _EncodedMessages, losses: "_LocatedLosses"
-    ) -> "EncodingSnapshot":
-        """Return a snapshot with the added messages after those that are kept."""
-        data = memoryview(self.data)
+        mapping, cuts = self.mapping, {number: end for number, end in sent.cuts.items() if number < first}
+        pieces: list[bytes | memoryview] = [memoryview(self.data)[: cut.end]]
+        cuts[first] = cut
+        for start, end in _split_turns(request.messages, first):
+            cut = cuts[start]
+            piece: bytes | memoryview | None = self._sent_turn(request, start, end, cut)
+            if piece is not None:
+                count = sent.cuts[end].count
+                losses.inside += [entry for entry in self._located_losses() if start <= entry[0] < end]
+            else:
+                turn = replace(request, messages=request.messages[start:end], system=None)
+                added = _encode_alone(turn, upstream, target)
+                if added is None or not self._is_consistent(added.encoding, sent, upstream):
+                    return None
+                piece, count, mapping = added.data, cut.count + added.count, added.encoding.mapping
+                report = added.encoding.report
+                new_losses = report.resolve(turn, self.client.wire_names) if report else []
+                if not losses.add(_locate_losses(new_losses, members[0]), start, cut.count, members[1]):
+                    return None
+            pieces += (b",", piece)
+            cuts[end] = _Cut(cut.end + 1 + len(piece), count)
+        data = b"".join([*pieces, memoryview(self.data)[-sent.tail_size :]])
         return EncodingSnapshot(
             request,
             self.client,
             self.target,
-            b"".join((data[: kept.end], b",", added.data, data[-kept.tail_size :])),
-            KnownLosses([loss for _, loss in losses]),
-            added.encoding.mapping,
+            data,
+            KnownLosses([loss for _, loss in losses.join()]),
+            mapping,
             self.route,
-            kept.count + added.count,
+            count,
+            sent.others,
             is_regular=True,
-            sent=replace(kept, end=kept.end + 1 + len(added.data), count=kept.count + added.count),
-            losses=losses,
+            sent=_SentMessages(sent.start, sent.tail_size, sent.others, dict([*cuts.items()][-_MAX_CUTS:])),
+            losses=losses.join(),
         )
+
+    def _find_cut_in_data(self, number: int, sent: _SentMessages, upstream: Codec) -> _Cut | None:
+        """Return the end of the first `number` messages in the bytes sent; None if that is not certain.
+
+        Unless it is known, the messages after it are encoded once more: the bytes sent must end with the result.
+        """
+        if (cut := sent.cuts.get(number)) is not None:
+            return cut
+        after = replace(self.request, messages=self.request.messages[number:], system=None)
+        last = sent.cuts[len(self.request.messages)]
+        encoded = _encode_alone(after, upstream, self.target)
+        if encoded is None or not self.data.endswith(b"," + encoded.data, sent.start, last.end):
+            return None
+        return _Cut(last.end - len(encoded.data) - 1, last.count - encoded.count)
+
+    def _sent_turn(self, request: Request, start: int, end: int, cut: _Cut) -> memoryview | None:
+        """Return the bytes of the messages from `start` to `end` if they were sent before at this place."""
+        cuts = {} if self.sent is None else self.sent.cuts
+        if end not in cuts or start not in cuts or cuts[start].count != cut.count:
+            return None
+        if self.request.messages[start:end] != request.messages[start:end]:
+            return None
+        return memoryview(self.data)[cuts[start].end + 1 : cuts[end].end]
+
+    def _is_consistent(self, encoding: EncodedBody, sent: _SentMessages, upstream: Codec) -> bool:
+        """Return whether messages encoded alone have the members, tool names and route of the request sent."""
+        if not self._has_same_names_and_route(encoding):
+            return False
+        others = _other_members(encoding.body, upstream)
+        if others != sent.others and msgspec.json.encode(others) != msgspec.json.encode(sent.others):
+            return False
+        sent.others = others  # with memoized values, which are compared by identity the next time
+        return True
 
     def _has_same_names_and_route(self, encoding: EncodedBody) -> bool:
         """Return whether another encoding uses the same tool names and the same route."""
@@ -386,16 +438,17 @@ class EncodingSnapshot(Struct, eq=False):
     def _locate_messages(self, upstream: Codec) -> _SentMessages | None:
         """Return the position of the messages in the bytes sent, found once; None if they have none."""
         if self.sent is None and self.count:
-            members, name = _decode_members(self.data), messages_member(upstream)
-            start, end, position = 0, 0, 1
-            for key, value in members.items():
+            start, end, name = 0, 0, messages_member(upstream)
+            position = 1
+            for key, value in _decode_members(self.data).items():
                 value_at = position + len(msgspec.json.encode(key)) + 1
                 position = value_at + len(memoryview(value)) + 1
                 if key == name:
                     start, end = value_at + 1, position - 2
             if position != len(self.data) or self.data[start - 1 : start] + self.data[end : end + 1] != b"[]":
                 return None
-            self.sent = _SentMessages(start, end, self.count, len(self.data) - end, _other_members(members, upstream))
+            cuts = {len(self.request.messages): _Cut(end, self.count)}
+            self.sent = _SentMessages(start, len(self.data) - end, self.others, cuts)
         return self.sent
 
 
@@ -414,13 +467,22 @@ def _encode_alone(request: Request, upstream: Codec, target: Target) -> _Encoded
     if not isinstance(encoded, list) or not encoded:
         return None
     data = msgspec.json.encode(encoded)[1:-1]
-    return _EncodedMessages(encoding, data, len(encoded), _other_members(encoding.body, upstream))
+    return _EncodedMessages(encoding, data, len(encoded))
 
 
-def _other_members(body: Mapping[str, Any], upstream: Codec) -> bytes:
-    """Return the members of a body other than the messages and the system text, as JSON."""
+def _other_members(body: Mapping[str, Any], upstream: Codec) -> dict[str, Any]:
+    """Return the members of a body other than the messages and the system text."""
     omitted = (messages_member(upstream), upstream.system_member)
-    return msgspec.json.encode({name: value for name, value in body.items() if name not in omitted})
+    return {name: value for name, value in body.items() if name not in omitted}
+
+
+def _split_turns(messages: Sequence[Message], start: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each assistant's turn, with the user's turn that follows, from `start` on."""
+    for position in range(start + 1, len(messages)):
+        if _is_cut(messages, position):
+            yield start, position
+            start = position
+    yield start, len(messages)
 
 
 def _has_complete_calls(messages: Sequence[Message]) -> bool:
@@ -470,24 +532,46 @@ def _locate_losses(losses: Sequence[Loss], member: str) -> _LocatedLosses:
     return [(_message_number(loss.path, member), loss) for loss in losses]
 
 
-def _join_losses(
-    known: _LocatedLosses, added: _LocatedLosses, cut: int, count: int, members: tuple[str, str]
-) -> _LocatedLosses | None:
-    """Replace the losses of the messages from `cut` on by those of messages encoded alone.
+class _ContinuedLosses(Struct):
+    """Losses of a request whose messages are encoded turn by turn.
 
-    In the target they come after `count` messages; `members` hold the messages in the client's protocol and in the
-    target's. New losses follow those of earlier messages. An encoder that goes through the messages several times would
-    report them in another order. Return None if a loss outside the messages may depend on them.
+    New losses follow those of earlier messages. An encoder that goes through the messages several times would report
+    them in another order.
+    """
+
+    before: _LocatedLosses  # all up to the last one inside the messages
+    after: _LocatedLosses
+    outside: list[Loss]
+    inside: _LocatedLosses = []
+
+    def add(self, losses: _LocatedLosses, first: int, count: int, member: str) -> bool:
+        """Add losses of messages encoded alone, of which the first one has number `first`, in the target `count`.
+
+        Return False if there is a new loss outside the messages, which may depend on them.
+        """
+        if any(number < 0 and loss not in self.outside for number, loss in losses):
+            return False
+        self.inside += [
+            (number + first, _shift_loss(loss, first, count, member)) for number, loss in losses if number >= 0
+        ]
+        return True
+
+    def join(self) -> _LocatedLosses:
+        """Return all losses in order."""
+        return self.before + self.inside + self.after
+
+
+def _losses_before(known: _LocatedLosses, cut: int, members: tuple[str, str]) -> _ContinuedLosses | None:
+    """Return the losses without those of the messages from `cut` on; None if one outside may depend on messages.
+
+    `members` hold the messages in the client's protocol and in the target's.
     """
     outside = [loss for number, loss in known if number < 0]
     if any(loss.path == f"/{members[0]}" or _message_number(loss.target or "", members[1]) >= 0 for loss in outside):
         return None
-    if any(number < 0 and loss not in outside for number, loss in added):
-        return None
     kept = [(number, loss) for number, loss in known if number < cut]
     position = max((index for index, (number, _) in enumerate(kept) if number >= 0), default=len(kept) - 1) + 1
-    moved = [(number + cut, _shift_loss(loss, cut, count, members[1])) for number, loss in added if number >= 0]
-    return kept[:position] + moved + kept[position:]
+    return _ContinuedLosses(kept[:position], kept[position:], outside)
 
 
 def _message_number(path: str, member: str) -> int:

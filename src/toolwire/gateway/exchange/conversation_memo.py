@@ -13,13 +13,14 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, Target
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.limits import check_request_counts
+from toolwire.translation.history import ConversationDigest
 from toolwire.translation.incremental import EncodingSnapshot, RequestSnapshot, conversation_key, find_messages
 
 if TYPE_CHECKING:
     from toolwire.gateway.exchange.exchange import ClientRequest
 
-MIN_BODY = 48 * 1024
-"""The size from which remembering a body is worthwhile: up to about ten turns, complete translation is as fast."""
+MIN_BODY = 4 * 1024
+"""The size from which remembering a body is worthwhile: below it, complete translation is as fast."""
 
 _LIGHT_ADDITION = 32 * 1024
 _LIGHT_BODY = 4 * 1024 * 1024
@@ -43,9 +44,9 @@ class Conversation:
         self.key = key  # None if the conversation is not to be remembered
         self.size = 0  # in bytes, as counted by the memo
         self._memo = memo
-        self._is_new = True  # no request was received yet, or none that is worth remembering
         self._snapshot: RequestSnapshot | None = None
         self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
+        self.digest_before = ConversationDigest().digest_before
 
     def is_light(self, body: bytes) -> bool:
         """Return whether a body that continues this conversation is cheap enough to process on the event loop."""
@@ -82,16 +83,10 @@ class Conversation:
         return continued.request
 
     def remember(self, client_request: "ClientRequest", request: Request) -> None:
-        """Remember a completely decoded request, in place of earlier ones.
-
-        Of the first request only the key is remembered: most of a memo would be conversations that never continue.
-        """
+        """Remember a completely decoded request, in place of earlier ones."""
         if self.key is None or (request.continuation is not None and request.continuation.id is not None):
             return  # the body does not hold the history
-        if self._is_new:
-            self._is_new = False
-            self._memo.store(self)
-        elif (start := find_messages(client_request.body, client_request.codec)) is not None:
+        if (start := find_messages(client_request.body, client_request.codec)) is not None:
             self._snapshot = RequestSnapshot(client_request.body, start, client_request.route, request)
             self._memo.store(self)
 

@@ -259,6 +259,7 @@ def _upstream_request(draft: Draft, encoding: EncodedBody) -> UpstreamRequest:
         envelope_key=draft.envelope_key,
         withheld=WithheldSignatures() if is_withheld else None,
         text_recovery=_text_recovery(draft),
+        digest_before=exchange.conversation.digest_before,
     )
     rounds = exchange.services.emulator.rounds_for(
         draft.plan, draft.request, _protocol_pair(draft), encoding.mapping, client_request.tenant

@@ -165,8 +165,10 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     upstream_request, executor = exchange.upstream_request, exchange.services.body_executor
     body = await _read_body(exchange, upstream_response)
     heavy = len(body) > SMALL_BODY and is_heavy_body(body)
-    recovers_text = upstream_request.context.text_recovery is not None and body_may_change(body)
-    if exchange.has_same_protocol and upstream_request.rounds is None and not recovers_text:
+    context = upstream_request.context
+    if context.text_recovery is not None and upstream_request.rounds is None and not body_may_change(body):
+        context = upstream_request.context = replace(context, text_recovery=None)
+    if exchange.has_same_protocol and upstream_request.rounds is None and context.text_recovery is None:
         peek = upstream_request.codec.peek
         if (summary := await executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
             return BufferedResponse(body, upstream_request.losses, summary)

@@ -58,4 +58,5 @@ CODEC = Codec(
     token_count=TOKEN_COUNT_API,
     envelope_field=EnvelopeField(issuer=FAMILY, kind="signature"),
     computer_use=COMPUTER_USE,
+    has_independent_messages=True,
 )

@@ -43,4 +43,5 @@ CODEC = Codec(
     shared_wire_forms=SHARED_WIRE_FORM,
     vendor_extras=vendor_shared_extras(FAMILY, FAMILY, SERVICE_TIERS, single_moderation=False),
     logprobs=candidate_logprobs(FAMILY),
+    has_independent_messages=True,
 )

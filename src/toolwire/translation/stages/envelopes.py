@@ -59,8 +59,8 @@ class ResponseEnvelopes:
         parts = tuple([part for part, _ in sealed_parts])
         positions = tuple([position for _, position in sealed_parts]) if self.records_positions else ()
         if self._history_digest is None:
-            request = self._context.request
-            self._history_digest = digest_before(() if request is None else request.messages)
+            request, digest = self._context.request, self._context.digest_before or digest_before
+            self._history_digest = digest(() if request is None else request.messages)
         envelope = self._envelope_key.seal(
             EnvelopePayload(parts=parts, positions=positions, signature=signature, call_name=call_name),
             self._history_digest,
