@@ -22,7 +22,8 @@ from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import get_host_profile
-from toolwire.translation.incremental import EncodingSnapshot, RequestSnapshot, find_messages, messages_member
+from toolwire.translation.encoding_snapshot import EncodingSnapshot
+from toolwire.translation.incremental import RequestSnapshot, find_messages, messages_member
 from toolwire.translation.stages.family import isolate_foreign_extras
 
 Body = dict[str, Any]

@@ -1,6 +1,8 @@
 """The digest of a conversation ignores differences of form, and changes with the content."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolwire.canonical.content import (
@@ -9,6 +11,7 @@ from toolwire.canonical.content import (
     Message,
     Part,
     Reasoning,
+    Role,
     Signature,
     Text,
     ToolCall,
@@ -16,7 +19,7 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import CacheMark
-from toolwire.translation.history import assistant_turns, digest_before, digests_before_turns
+from toolwire.translation.history import ConversationDigest, assistant_turns, digest_before, digests_before_turns
 
 
 def user(*parts: Part) -> Message:
@@ -113,3 +116,19 @@ def test_turn_digest_covers_the_conversation_up_to_its_end() -> None:
     # Texts may be split differently; system text may surround a turn, but not interrupt it.
     assert assistant_turns([reminder, question, model(Text(text="bc")), reminder, reply]) == [(2, 3, digest)]
     assert assistant_turns([question, first, reminder, second, reply]) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=8))
+def test_a_continued_digest_equals_a_new_one(steps: list[tuple[int, int]]) -> None:
+    """The conversation grows and shrinks, and messages at its end are replaced."""
+    roles: list[Role] = ["user", "assistant", "assistant", "user", "system"]
+    messages = [Message(role=roles[number % 5], parts=(Text(text=f"text {number}"),)) for number in range(15)]
+    conversation = ConversationDigest()
+    for size, changed in steps:
+        request = messages[:size]
+        if changed < size:
+            request[changed] = Message(role=request[changed].role, parts=(Text(text="changed"),))
+        assert (
+            conversation.digest_before(request)
+            == digests_before_turns([*request, Message(role="assistant", parts=())])[-1]
+        )

@@ -12,8 +12,8 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import get_host_profile
+from toolwire.translation.encoding_snapshot import EncodingSnapshot
 from toolwire.translation.incremental import (
-    EncodingSnapshot,
     RequestSnapshot,
     conversation_key,
     find_messages,
@@ -177,7 +177,33 @@ def test_whitespace_between_messages_is_allowed(separators: tuple[str, str]) -> 
 
 def test_the_key_of_a_conversation_is_its_first_message() -> None:
     keys = {conversation_key(body, find_messages(body, CLIENT) or 0) for body in map(serialize, map(history, range(4)))}
-    assert keys == {b'{"role":"user","content":"Hello"}'}
+    assert keys == {b'{"role":"user","content":"Hello'}
+
+
+def test_the_key_of_a_conversation_does_not_depend_on_cache_marks() -> None:
+    block = {"type": "text", "text": "Hello"}
+    marked = block | {"cache_control": {"type": "ephemeral"}}
+    bodies = [serialize([{"role": "user", "content": [part]}, *history(3)[1:]]) for part in (block, marked)]
+    assert len({conversation_key(body, find_messages(body, CLIENT) or 0) for body in bodies}) == 1
+
+
+def test_turns_between_changed_ones_are_copied() -> None:
+    """A client moves its two cache marks: the turn that loses one changes, and the next one stays."""
+    bodies = [history(turns) for turns in (4, 5, 6)]
+    for body in bodies:
+        for message in (body[-1], body[-3]):
+            message["content"][0]["cache_control"] = {"type": "ephemeral"}
+    first, *later = [CLIENT.decode_request(serialize(body), Route()) for body in bodies]
+    encoding = UPSTREAM.encode_request(first, TARGET)
+    known: EncodingSnapshot | None = EncodingSnapshot.from_encoding(encoding, first, CLIENT, UPSTREAM, TARGET)
+    for request in later:
+        assert known is not None
+        known = known.continue_with(request, UPSTREAM, TARGET)
+        assert known is not None
+        complete = UPSTREAM.encode_request(request, TARGET)
+        assert known.encoding.to_bytes() == complete.to_bytes()
+        losses = known.encoding.report.resolve(request, CLIENT.wire_names)
+        assert sorted(losses, key=repr) == sorted(complete.report.resolve(request, CLIENT.wire_names), key=repr)
 
 
 def test_the_key_of_a_long_first_message_is_its_beginning() -> None:

@@ -19,7 +19,8 @@ from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.conversation_memo import MIN_BODY, CompleteEncodingRequired, ConversationMemo
 from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.incremental import EncodingSnapshot, RequestSnapshot
+from toolwire.translation.encoding_snapshot import EncodingSnapshot
+from toolwire.translation.incremental import RequestSnapshot
 
 CLIENT, UPSTREAM = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
 LIMIT, LIMITS = 10_000_000, LimitsSection()

@@ -1,8 +1,8 @@
 """A memo of the conversations that agents resend, so that only their new messages are translated.
 
-See `translation.incremental` for what is reused and when. A conversation is found by the client's key and protocol, the
-model and options in the URL, and its first message: nothing is shared between keys. Whatever can't be reused is decoded
-and encoded completely, and remembered for the next request.
+See `translation.incremental` and `translation.encoding_snapshot` for what is reused and when. A conversation is found
+by the client's key and protocol, the model and options in the URL, and the beginning of its first message: nothing is
+shared between keys. Whatever can't be reused is decoded and encoded completely, and remembered for the next request.
 """
 
 from collections import OrderedDict
@@ -13,8 +13,9 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, Target
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.limits import check_request_counts
+from toolwire.translation.encoding_snapshot import EncodingSnapshot
 from toolwire.translation.history import ConversationDigest
-from toolwire.translation.incremental import EncodingSnapshot, RequestSnapshot, conversation_key, find_messages
+from toolwire.translation.incremental import RequestSnapshot, conversation_key, find_messages
 
 if TYPE_CHECKING:
     from toolwire.gateway.exchange.exchange import ClientRequest

@@ -18,6 +18,7 @@ from toolwire.codec.encoding.tools import conversation_tools
 from toolwire.codec.wire.reader import decode_json
 
 _INTEGRAL_NUMBER = re.compile(r"(-?\d+)\.0+")
+_find_integral_end = re.compile(r"\.0+(?![0-9])").search
 _NUMBER = re.compile(r"[-+.0-9eE]+")
 _STRING = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _INSIGNIFICANT = re.compile(r'[^"{}\[\],:0-9-]+')
@@ -40,7 +41,7 @@ def integer_schema(request: Request | None, call: ToolCall) -> Raw | None:
 
 def may_need_integers(arguments: str) -> bool:
     """Return whether JSON arguments may contain an integral float such as `1.0`."""
-    return ".0" in arguments
+    return ".0" in arguments and _find_integral_end(arguments) is not None
 
 
 def with_integers(arguments: str, schema: Raw) -> str:
