@@ -164,7 +164,7 @@ def _source_text(part: Media) -> str:
 def _normalize_arguments(arguments: str) -> str:
     """Return the arguments as JSON in one spelling, since clients parse and rewrite them."""
     try:
-        return json.dumps(json.loads(arguments, parse_float=_parse_number), sort_keys=True)
+        return _encode_arguments(_decode_arguments(arguments))
     except (ValueError, RecursionError):
         return arguments
 
@@ -174,6 +174,9 @@ def _parse_number(text: str) -> Any:
     value = float(text)
     return int(value) if value.is_integer() else value
 
+
+_decode_arguments = json.JSONDecoder(parse_float=_parse_number).decode
+_encode_arguments = json.JSONEncoder(sort_keys=True).encode
 
 _Location = tuple[int, int]
 _SIGNED_TYPES = frozenset({Reasoning, Text, ToolCall, Media})

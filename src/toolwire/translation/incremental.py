@@ -122,7 +122,7 @@ class RequestSnapshot(Struct, eq=False):
             return self
         if not self.locate_messages(codec) or body[: self.start] != self.body[: self.start]:
             return None
-        if not body.endswith(tail := self.body[self.array_end :]):
+        if not body.endswith(tail := memoryview(self.body)[self.array_end :]):
             return None
         new_end = len(body) - len(tail)
         count = self._count_common(body)
@@ -135,10 +135,10 @@ class RequestSnapshot(Struct, eq=False):
 
     def _count_common(self, body: bytes) -> int:
         """Return how many messages at the beginning are the same in another body."""
-        known, ends = self.body, self.ends
+        known, ends = memoryview(self.body), self.ends
         count = max(1, len(ends) - _MOVING_MESSAGES)  # most clients change at most the last ones
         if not body.startswith(known[self.start : ends[count - 1]], self.start):
-            return bisect_right(ends, _common_size(known, body, self.start))
+            return bisect_right(ends, _common_size(self.body, body, self.start))
         while count < len(ends) and body.startswith(known[ends[count - 1] : ends[count]], ends[count - 1]):
             count += 1
         return count
