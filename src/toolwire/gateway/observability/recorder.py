@@ -231,6 +231,8 @@ class RequestObserver(ExchangeObserver):
     principal: Principal = Principal("")
     capture: ExchangeCapture | None = None
     """The data of the exchange for the journal; None if there is no journal."""
+    request_losses: list[Loss] | None = None
+    """The losses of the request sent last; None until one is sent."""
     losses: list[Loss] | None = None
     """The losses stored last; None if there is no loss report yet."""
     loss_report: bytes = b""
@@ -246,10 +248,12 @@ class RequestObserver(ExchangeObserver):
         self.record.provider, self.record.model = backend.provider.name, backend.model or ""
 
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
-        """Store the losses of the request, so that they can be queried while the upstream works."""
+        """Store the losses of the request, if the client knows the id, to query them while the upstream works."""
         if self.capture is not None:
             self.capture.set_request(upstream_request)
-        self.store_losses(upstream_request.losses)
+        self.request_losses = upstream_request.losses
+        if self.losses is not None:
+            self.store_losses(upstream_request.losses)
 
     def on_refusal(self, losses: list[Loss]) -> None:
         """Store the losses for which the request is refused."""
@@ -259,6 +263,11 @@ class RequestObserver(ExchangeObserver):
         """Capture the response, which for a stream has just begun."""
         if self.capture is not None:
             self.capture.set_response(response)
+
+    def store_request_losses(self) -> None:
+        """Store the losses of a request that failed, unless a report is stored already."""
+        if self.losses is None:
+            self.store_losses(self.request_losses or [])
 
     def store_losses(self, losses: list[Loss]) -> bytes:
         """Store the loss report for later queries, if it is new, and return it as JSON; empty if nothing was lost."""
@@ -272,6 +281,8 @@ class RequestObserver(ExchangeObserver):
     def finish(self) -> None:
         """Log, count and record the request."""
         record, outputs = self.record, self.outputs
+        if self.request_losses:
+            self.store_request_losses()
         record.duration = time.monotonic() - record.started_at
         if self.losses:
             counted = counted_losses(self.losses)

@@ -360,8 +360,8 @@ class App:
         """Send an error in the client's protocol."""
         observer = http_request.observer
         observer.record.error = error.message
-        if observer.record.client and observer.losses is None:  # the request was read, and not sent
-            observer.store_losses([])
+        if observer.record.client:  # the request was read
+            observer.store_request_losses()
         encoding = codec.encode_error(error)
         headers = [JSON_HEADER, *extra_headers]
         if observer.losses and (header := encode_losses_header(observer.losses, observer.loss_report)):

@@ -275,8 +275,7 @@ class _WebSocketSession:
         finally:
             if has_slot:
                 self._stream_quota.release(self._handshake.principal.tenant)
-            if observer.losses is None:
-                observer.store_losses([])
+            observer.store_request_losses()
             observer.finish()
         next_turn = self._steering.end_response(id, last_event)
         await self._send_events(stream_id, next_turn.events)
