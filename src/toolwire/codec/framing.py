@@ -39,6 +39,22 @@ class SseSplitter:
             frames = [payload for text in head.split(b"\n\n") if (payload := frame_data(text)) is not None]
         return frames if head.isascii() else list(map(truncate_at_invalid_utf8, frames))
 
+    def feed_frames(self, data: bytes) -> list[bytes]:
+        """Add bytes and return the frames that are now complete as they are, without the blank line after each.
+
+        For readers that recognize most frames as they are. `frame_data` returns the data of the others, whose UTF-8 is
+        not validated.
+        """
+        head = self.complete_frames(data)
+        if head is None:
+            return []
+        lines = head.split(b"\n")
+        return head.split(b"\n\n") if any(lines[1::2]) else lines[::2]
+
+    def close_frames(self) -> list[bytes]:
+        """Return a last frame that lacks its empty line, as `feed_frames` does."""
+        return self.feed_frames(self.take_rest())
+
     def split_at(self, data: bytes, end: bytes) -> list[bytes]:
         """Add bytes and split the complete frames after each one that ends with `end`, which is removed.
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
@@ -117,15 +117,12 @@ class CallAssembler:
 
     def add_fragment(self, fragment: FragmentShape, events: list[Event]) -> None:
         """Add an element of `tool_calls`, appending its events; most continue the arguments of a started call."""
-        function = fragment.function
-        is_continuation = isinstance(function, FunctionCallShape) and not (
-            function.name or fragment.id or fragment.custom
-        )
-        if (
-            is_continuation
-            and function.arguments  # type: ignore[union-attr]
-            and self.append_arguments(fragment.index, function.arguments, events)  # type: ignore[union-attr]
-        ):
+        function, call = fragment.function, self._continued_call(fragment)
+        if call is not None and isinstance(function, FunctionCallShape) and (text := function.arguments):
+            append_piece(call.pieces, text)
+            if len(call.pieces) > MAX_LOOSE_PIECES:
+                call.pieces.compact()
+            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
             return
         self._add_other_fragment(fragment, events)
 
@@ -148,16 +145,18 @@ class CallAssembler:
             call.extras += _collect_fragment_extras(fragment, custom or function)
         self._append(call, name, text, events)
 
-    def append_arguments(self, index: int | UnsetType | None, text: str, events: list[Event]) -> bool:
-        """Append to the arguments of a started call; return False if no call with that index has started."""
-        call = self._by_index.get(index)  # type: ignore[arg-type]
-        if call is None or call.part is None:
-            return False
-        append_piece(call.pieces, text)
-        if len(call.pieces) > MAX_LOOSE_PIECES:
-            call.pieces.compact()
-        events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
-        return True
+    def _continued_call(self, fragment: FragmentShape) -> _OpenCall | None:
+        """Return the started call that a fragment with nothing but arguments continues; None if there is none."""
+        function = fragment.function
+        if not isinstance(function, FunctionCallShape) or function.name or fragment.id or fragment.custom:
+            return None
+        call = self._by_index.get(fragment.index)  # type: ignore[arg-type]
+        return None if call is None or call.part is None else call
+
+    def continued_pieces(self, fragment: FragmentShape) -> TextPieces | None:
+        """Return the pieces of the arguments that a fragment has continued; None if it may have started a call."""
+        call = self._continued_call(fragment)
+        return None if call is None else call.pieces
 
     def add_legacy_fragment(self, shape: FunctionCallShape, events: list[Event]) -> None:
         """Add a fragment of the deprecated `function_call`."""

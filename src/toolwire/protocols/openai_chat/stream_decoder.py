@@ -31,7 +31,8 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, StopReason
-from toolwire.codec.framing import SseSplitter
+from toolwire.codec.fast_path import TextMember, TextRun
+from toolwire.codec.framing import SseSplitter, frame_data, truncate_at_invalid_utf8
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import unset_to_none
 from toolwire.codec.wire.reader import (
@@ -43,7 +44,6 @@ from toolwire.codec.wire.reader import (
     escape_pointer,
 )
 from toolwire.protocols.openai_chat.errors import decode_error_object
-from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
 from toolwire.protocols.openai_chat.parts.citations import decode_citation
 from toolwire.protocols.openai_chat.parts.content import STRING, THINKING_FORM, collect_chat_extras, decode_parts
 from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM, details_text
@@ -88,27 +88,29 @@ class ChoiceDecoder:
                 self._start(delta, events)
             first_event = len(events)
             self.decode_delta(delta, events)
-            if shape.unknown is not UNSET or delta.unknown is not UNSET or has_extras(shape):
+            if shape.unknown is not UNSET or delta.unknown is not UNSET or _has_extras(shape):
                 self._attach_extras(shape, delta, events, first_event)
-        elif shape.unknown is not UNSET or has_extras(shape):
+        elif shape.unknown is not UNSET or _has_extras(shape):
             self._attach_extras(shape, None, events, len(events))
         if isinstance(shape.finish_reason, str):
             self.finished = True
             self.finish(shape.finish_reason, events)
 
-    def append_text(self, call_index: int | None, text: str, events: list[Event]) -> bool:
-        """Append text, or arguments of the call at `call_index`; return False if another part is open."""
-        if call_index is not None:
-            return self._calls.append_arguments(call_index, text, events)
-        if self._kind != "text":
-            return False
-        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
-        return True
+    def text_run(self, frame: bytes, delta: DeltaShape, event: PartDelta) -> TextRun | None:
+        """Return the run that continues a frame with this delta, of which `event` is the only one; None if none can."""
+        pieces, calls = None, delta.tool_calls
+        member = _TEXT_MEMBERS.get(self._kind) if event.index == self._index else None
+        if member is None and calls and len(calls) == 1:
+            member, pieces = _ARGUMENTS, self._calls.continued_pieces(calls[0])
+            if pieces is None:
+                return None
+        template = None if member is None else member.template(frame, event.text)
+        return None if template is None else TextRun(template, event, pieces)
 
     def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
         """Append the events of a delta to `events`; one with only text or only calls takes a fast path."""
         content, calls = delta.content, delta.tool_calls
-        if (content and calls) or isinstance(content, list) or has_other_content(delta):
+        if (content and calls) or isinstance(content, list) or _has_other_content(delta):
             self._decode_delta_fields(delta, events)
         elif content:
             self._append("text", content, events)
@@ -257,7 +259,34 @@ _EMPTY_PARTS: dict[str, Part] = {
     "details": Reasoning(at="/reasoning_details/0", wire_form=(DETAILS_FORM,)),
     "thinking": Reasoning(at="/content", wire_form=(THINKING_FORM,)),
 }
+_TEXT_MEMBERS: dict[str | None, TextMember] = {
+    "text": TextMember("content"),
+    "refusal": TextMember("refusal"),
+    "reasoning_content": TextMember("reasoning_content"),
+    "reasoning": TextMember("reasoning"),
+}
+_ARGUMENTS = TextMember("arguments")
 _REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
+
+
+def _has_extras(shape: StreamChoiceShape) -> bool:
+    """Tell whether the choice has log probabilities or a native finish reason."""
+    logprobs, native_reason = shape.logprobs, shape.native_finish_reason
+    return not (logprobs is UNSET or logprobs == _NULL_VALUE) or not (
+        native_reason is UNSET or native_reason == _NULL_VALUE
+    )
+
+
+def _has_other_content(delta: DeltaShape) -> bool:
+    """Tell whether the delta has content besides text and tool calls; nulls and empty values do not count."""
+    return bool(
+        delta.reasoning_content
+        or delta.reasoning
+        or delta.refusal
+        or delta.function_call
+        or delta.annotations
+        or delta.unknown
+    )
 
 
 def _part_texts(parts: list[Any]) -> list[str]:
@@ -344,7 +373,7 @@ class Decoder:
         self._finished = False  # a choice has a finish reason
         self._id = ""
         self._choices: dict[int, ChoiceDecoder] = {}
-        self._template: ChunkTemplate | None = None  # of the last chunk that allows one
+        self._run: TextRun | None = None  # of frames like the last one
         self._last_extras: tuple[Raw | UnsetType, ...] = ()
         self._seen_extras: dict[str, Raw] = {}  # latest value of each field
         self._early_extras: dict[str, Raw] = {}  # from chunks before the response starts
@@ -353,13 +382,13 @@ class Decoder:
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes into events; an invalid stream yields `ResponseFailed`."""
         try:
-            return self._read(self._splitter.feed(data))
+            return self._read(self._splitter.feed_frames(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
         """Decode the buffered bytes; return a failure event if the response is incomplete."""
-        events = self._read(self._splitter.close())
+        events = self._read(self._splitter.close_frames())
         if self._ended:
             return events
         if not self._finished:
@@ -367,42 +396,46 @@ class Decoder:
         return events + self._finish()
 
     def _read(self, frames: list[bytes]) -> list[Event]:
-        """Decode complete frames; a chunk like the previous one takes the fast path."""
+        """Decode complete frames; those that continue a run of like ones take the fast path."""
         events: list[Event] = []
-        for data in frames:
-            if self._ended:
-                break
-            if (template := self._template) is not None and self._decode_fast(template, data, events):
+        position, count = 0, len(frames)
+        while position < count and not self._ended:
+            if (run := self._run) is not None and (texts := run.template.next_texts(frames, position)):
+                run.extend(texts, events)
+                position += len(texts)
                 continue
-            try:
-                try:
-                    shape = _decode_typed(data)
-                except JSON_ERRORS:
-                    if data.startswith(b"[DONE]"):
-                        events += self._finish()
-                        break
-                    shape = _chunk_reader.read(data)
-                self._decode_chunk(shape, events)
-                if self._template is None and shape.choices:
-                    self._template = chunk_template(data, shape)
-            except (DecodeError, *JSON_ERRORS) as error:
-                if not self._finished:  # otherwise only this frame is skipped, however the bytes were split
-                    events += self._fail_stream(str(error))
+            frame = frames[position]
+            position += 1
+            if (data := frame_data(frame)) is not None:
+                self._read_frame(frame, data if data.isascii() else truncate_at_invalid_utf8(data), events)
         return events
 
-    def _decode_fast(self, template: ChunkTemplate, data: bytes, events: list[Event]) -> bool:
-        """Append the events of a chunk that continues the previous one; return False for any other chunk."""
-        choice, text_template = self._choices[template.choice], template.text_template
-        if (
-            text_template is not None
-            and (text := text_template.next_text(data))
-            and choice.append_text(text_template.call_index, text, events)
-        ):
-            return True
-        if (delta := template.decode_delta(data)) is None:
-            return False
-        choice.decode_delta(delta, events)
-        return True
+    def _read_frame(self, frame: bytes, data: bytes, events: list[Event]) -> None:
+        """Append the events of one frame with this data to `events`."""
+        self._run = None
+        try:
+            try:
+                shape = _decode_typed(data)
+            except JSON_ERRORS:
+                if data.startswith(b"[DONE]"):
+                    events += self._finish()
+                    return
+                shape = _chunk_reader.read(data)
+            first_event = len(events)
+            self._decode_chunk(shape, events)
+            if shape.choices and len(shape.choices) == 1:
+                self._run = self._find_run(frame, shape.choices[0], events[first_event:])
+        except (DecodeError, *JSON_ERRORS) as error:
+            if not self._finished:  # otherwise only this frame is skipped, however the bytes were split
+                events += self._fail_stream(str(error))
+
+    def _find_run(self, frame: bytes, choice: StreamChoiceShape, events: list[Event]) -> TextRun | None:
+        """Return the run that the next frames may continue; None if this frame does more than to add one text."""
+        if not events or type(last := events[-1]) is not PartDelta or last.extras or last.annotation is not None:
+            return None
+        if not isinstance(choice.delta, DeltaShape) or any(type(event) is PartDelta for event in events[:-1]):
+            return None
+        return self._choices[last.candidate].text_run(frame, choice.delta, last)
 
     def _decode_chunk(self, shape: ChunkShape, events: list[Event]) -> None:
         """Append the events of one chunk to `events`."""
@@ -452,7 +485,6 @@ class Decoder:
 
     def _collect_extras(self, shape: ChunkShape) -> None:
         """Collect response fields that a later chunk adds or changes."""
-        self._template = None  # later chunks may lack these fields again
         self._last_extras = _extra_fields(shape)
         for name, value in zip(_EXTRA_FIELDS, self._last_extras, strict=True):
             if value is not UNSET:
