@@ -48,6 +48,7 @@ from toolwire.protocols.anthropic.wire import FAMILY
 
 _encode_json = msgspec.json.Encoder().encode
 _DELTA_HEAD = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":'
+_DELTA_TAIL = b"}}\n\n"
 _DELTA_KINDS: dict[type, bytes] = {
     Text: b'"text_delta","text":',
     ToolCall: b'"input_json_delta","partial_json":',
@@ -92,12 +93,16 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE frames; text deltas of an open block take the fast path."""
         frames: list[bytes] = []
-        fast_heads = self._fast_heads
+        head, index = b"", -1  # of the block that the last delta belongs to
         for event in events:
-            if type(event) is PartDelta and event.plain and event.candidate == 0 and event.index in fast_heads:
-                frames.append(fast_heads[event.index] + _encode_json(event.text) + b"}}\n\n")
-            else:
-                frames.append(self._encode(event))
+            if type(event) is PartDelta and event.plain and event.candidate == 0:
+                if event.index != index and (head := self._fast_heads.get(event.index, b"")):
+                    index = event.index
+                if head:
+                    frames += (head, _encode_json(event.text), _DELTA_TAIL)
+                    continue
+            frames.append(self._encode(event))
+            head, index = b"", -1
         return b"".join(frames)
 
     def _encode(self, event: Event) -> bytes:

@@ -214,7 +214,7 @@ class ChoiceDecoder:
 
         `start` is the index of the chunk's first event in `events`.
         """
-        new_extras = _new_extras(shape, "", ("logprobs", "native_finish_reason"), self._choice_extras)
+        new_extras = _new_extras(shape, "", _CHOICE_EXTRAS, self._choice_extras)
         if delta is not None:
             new_extras |= _new_extras(delta, "delta/", (), self._delta_extras)
         if not new_extras:
@@ -269,12 +269,15 @@ _ARGUMENTS = TextMember("arguments")
 _REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
 
 
+_CHOICE_EXTRAS = ("logprobs", "native_finish_reason", "stop_reason", "token_ids")
+_choice_extras = attrgetter(*_CHOICE_EXTRAS)
+_NO_CHOICE_EXTRAS = (UNSET,) * len(_CHOICE_EXTRAS)
+
+
 def _has_extras(shape: StreamChoiceShape) -> bool:
-    """Tell whether the choice has log probabilities or a native finish reason."""
-    logprobs, native_reason = shape.logprobs, shape.native_finish_reason
-    return not (logprobs is UNSET or logprobs == _NULL_VALUE) or not (
-        native_reason is UNSET or native_reason == _NULL_VALUE
-    )
+    """Tell whether a known field of the choice that has no canonical counterpart is set."""
+    extras = _choice_extras(shape)
+    return extras != _NO_CHOICE_EXTRAS and any(value is not UNSET and value != _NULL_VALUE for value in extras)
 
 
 def _has_other_content(delta: DeltaShape) -> bool:

@@ -393,7 +393,9 @@ class StreamChoiceShape(WireObject):
     index: int | UnsetType = UNSET
     finish_reason: str | UnsetType | None = UNSET
     logprobs: Extra = UNSET
-    native_finish_reason: Extra = UNSET
+    native_finish_reason: Extra = UNSET  # OpenRouter
+    stop_reason: Extra = UNSET  # vLLM, as the next one
+    token_ids: Extra = UNSET
 
 
 class ChunkShape(WireObject):
