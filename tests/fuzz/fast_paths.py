@@ -5,24 +5,16 @@ from contextlib import suppress
 from typing import Any
 from unittest import mock
 
-import toolwire as tw
 from tests.fuzz.engine import Target
-from tests.support.bodies.chat_variants import PLAIN_COMPLETION
 from tests.support.samples.fixture_files import fixtures
-from toolwire.canonical.errors import DecodeError, ToolwireError
+from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.events import Event
+from toolwire.codec.fast_path import TextMember
 from toolwire.codec.interface import ResponseContext, Route
 from toolwire.protocols import PROTOCOLS as CODECS
-from toolwire.protocols.anthropic import response as anthropic_responses
 from toolwire.protocols.gemini import request as gemini_requests
 from toolwire.protocols.openai_responses import request as responses_requests
 from toolwire.translation.body import body_bytes
-
-_ORDINARY = json.dumps(PLAIN_COMPLETION, separators=(",", ":")).encode()
-
-
-def _response_seeds() -> list[bytes]:
-    other_bodies = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
-    return [_ORDINARY] * len(other_bodies) + other_bodies
 
 
 def _check_usage(data: bytes) -> None:
@@ -47,19 +39,20 @@ def _check_glances(data: bytes) -> None:
         assert (glanced.usage and glanced.usage.output_tokens) == (decoded.usage and decoded.usage.output_tokens), name
 
 
-def _check_encoding(data: bytes) -> None:
-    """Check that both paths encode a Chat response as the same Anthropic message with the same losses."""
+def _check_stream(data: bytes) -> None:
+    """Check that a Chat stream decodes to the same events with and without templates of its frames."""
 
-    def translate() -> Any:
-        try:
-            translation = tw.translate(data, "openai-chat", "anthropic", "response")
-            return translation.to_bytes(), translation.losses
-        except ToolwireError as error:
-            return str(error)
+    def decode() -> list[Event]:
+        decoder = CODECS["openai-chat"].stream_decoder(ResponseContext())
+        return [*decoder.feed(data), *decoder.close()]
 
-    fast = translate()
-    with mock.patch.object(anthropic_responses, "encode_fast", return_value=None):
-        assert fast == translate()
+    fast = decode()
+    with mock.patch.object(TextMember, "template", return_value=None):
+        assert fast == decode()
+
+
+def _stream_seeds() -> list[bytes]:
+    return [stream for _, stream in fixtures("openai-chat", "streams")]
 
 
 def _check_request(protocol: str, module: Any, fast_path: str) -> Any:
@@ -90,7 +83,7 @@ def _usage_seeds() -> list[bytes]:
 
 TARGETS = [
     Target("fast-usage", _usage_seeds, _check_usage),
-    Target("fast-anthropic-encoding", _response_seeds, _check_encoding),
+    Target("fast-chat-stream", _stream_seeds, _check_stream),
     Target(
         "fast-responses-request",
         _request_seeds("openai-responses"),

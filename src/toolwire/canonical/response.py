@@ -55,7 +55,6 @@ class Candidate(Node, frozen=True):
     index: int = 0
     messages: tuple[Message, ...] = ()
     stop: Stop | None = None
-    plain: bool = False  # as in `Request`
 
 
 class Response(Node, frozen=True):
@@ -70,7 +69,6 @@ class Response(Node, frozen=True):
     error: ApiError | None = None
     continuation: Continuation | None = None
     created: int | float | None = None
-    plain: bool = False  # as in `Request`
 
 
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")

@@ -389,8 +389,6 @@ class _NodeFieldGetters(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], 
         else:
             get, empty = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
             entry = fields, get, empty
-            if hasattr(kind, "plain"):
-                entry = fields, lambda value: empty if value.plain else get(value), empty
         self[kind] = entry
         return entry
 

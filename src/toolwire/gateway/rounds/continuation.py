@@ -55,7 +55,7 @@ def merge_responses(earlier: Response, later: Response) -> Response:
     (earlier_candidate,), (later_candidate,) = earlier.candidates[:1], later.candidates[:1]
     candidate = replace(later_candidate, messages=earlier_candidate.messages + later_candidate.messages)
     usage = add_usage(earlier.usage, later.usage)
-    return replace(later, id=earlier.id, candidates=(candidate,), usage=usage, plain=earlier.plain and later.plain)
+    return replace(later, id=earlier.id, candidates=(candidate,), usage=usage)
 
 
 class RoundMerger:

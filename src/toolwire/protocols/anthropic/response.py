@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
@@ -23,11 +22,9 @@ from toolwire.codec.wire.extras import (
     extras_and_wire_form,
     none_to_unset,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
-from toolwire.protocols.anthropic.fast_path import encode_fast
 from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
 from toolwire.protocols.anthropic.parts.messages import is_call_id
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
@@ -89,10 +86,8 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
-    """Decode a response body; the response is marked `plain` if no field lacks a canonical counterpart."""
-    with track_extras() as extras:
-        response = _decode_response(_read_response(body))
-    return response if extras else replace(response, plain=True)
+    """Decode a response body."""
+    return _decode_response(_read_response(body))
 
 
 def _decode_response(shape: ResponseShape) -> Response:
@@ -186,18 +181,12 @@ def peek_response(body: bytes) -> Response | None:
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
     """Encode a response for an Anthropic client."""
     same_protocol = response.origin == FAMILY
-    body = None if same_protocol else encode_fast(message_id(response.id, context), response)
     report = LossReport()
-    if body is None:
-        body = _encode_response(
-            response,
-            context,
-            EncodingPlan(ID_AND_NAME_RULES, report, Target(), same_protocol=same_protocol, for_client=True),
-        )
+    plan = EncodingPlan(ID_AND_NAME_RULES, report, Target(), same_protocol=same_protocol, for_client=True)
+    body = _encode_response(response, context, plan)
     if not same_protocol:
         report_response(response, report)
-    if not response.plain:
-        report.report_foreign_extras(response, (FAMILY,))
+    report.report_foreign_extras(response, (FAMILY,))
     return EncodedBody(body, report)
 
 

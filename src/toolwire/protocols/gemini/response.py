@@ -21,7 +21,6 @@ from toolwire.codec.wire.extras import (
     merge_extras,
     none_to_unset,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
@@ -105,13 +104,10 @@ _read_content = Reader[ContentShape](ContentShape, FAMILY).read
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
     """Decode a response body, or a bare content, as programs store it."""
-    with track_extras() as extras:
-        shape = read_response(body)
-        if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
-            response = _decode_bare_content(_read_content(body))
-        else:
-            response = _decode_response(shape)
-    return response if extras else replace(response, plain=True)
+    shape = read_response(body)
+    if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
+        return _decode_bare_content(_read_content(body))
+    return _decode_response(shape)
 
 
 def _decode_response(shape: ResponseShape) -> Response:
@@ -291,8 +287,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     else:
         report_response(response, plan)
     restore_extras(body, response, FAMILY)
-    if not response.plain:
-        plan.report.report_foreign_extras(response, (FAMILY,))
+    plan.report.report_foreign_extras(response, (FAMILY,))
     return EncodedBody(body, plan.report)
 
 

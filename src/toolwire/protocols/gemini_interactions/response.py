@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
@@ -23,7 +22,6 @@ from toolwire.codec.wire.extras import (
     merge_extras,
     none_to_unset,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
@@ -76,17 +74,15 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
     """Decode a response body."""
-    with track_extras() as extras:
-        shape = _read_response(body)
-        if (
-            shape.steps is UNSET
-            and shape.status is UNSET
-            and "status" not in (*(shape.unknown or ()), *(shape.nulls or ()))
-        ):
-            raise DecodeError(FAMILY, "/steps", "an array", "nothing")
-        messages = () if shape.steps is UNSET else decode_response_steps(shape.steps, "/steps")
-        response = _assemble_response(shape, messages)
-    return response if extras else replace(response, plain=True)
+    shape = _read_response(body)
+    if (
+        shape.steps is UNSET
+        and shape.status is UNSET
+        and "status" not in (*(shape.unknown or ()), *(shape.nulls or ()))
+    ):
+        raise DecodeError(FAMILY, "/steps", "an array", "nothing")
+    messages = () if shape.steps is UNSET else decode_response_steps(shape.steps, "/steps")
+    return _assemble_response(shape, messages)
 
 
 def _assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
@@ -245,8 +241,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     restore_extras(body, response, FAMILY)
     if not plan.same_protocol:
         _report_response(response, plan)
-    if not response.plain:
-        plan.report.report_foreign_extras(response, (FAMILY,))
+    plan.report.report_foreign_extras(response, (FAMILY,))
     return EncodedBody(body, plan.report)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import DecodeError
@@ -23,7 +22,6 @@ from toolwire.codec.wire.extras import (
     mark_extras_seen,
     merge_extras,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader
@@ -58,9 +56,7 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
     """Decode a response body."""
-    with track_extras() as extras:
-        response = _decode_response(_read_response(body))
-    return response if extras else replace(response, plain=True)
+    return _decode_response(_read_response(body))
 
 
 def _decode_response(shape: ResponseShape) -> Response:
@@ -207,8 +203,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     restore_extras(body, response, FAMILY)
     if not same_protocol:
         _report_response(response, plan)
-    if not response.plain:
-        plan.report.report_foreign_extras(response, (FAMILY,))
+    plan.report.report_foreign_extras(response, (FAMILY,))
     return EncodedBody(body, plan.report)
 
 

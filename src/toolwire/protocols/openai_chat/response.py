@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, Refusal, Text, ToolCall
+from toolwire.canonical.content import Message, Refusal, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.fallbacks import report_stop_reason
@@ -152,13 +152,7 @@ def _decode_choice(shape: ResponseChoiceShape, position: int, count: int) -> Can
         extra_fields, wire_form = {**extra_fields, "index": Raw(str(index).encode())}, (*wire_form, NO_INDEX)
         index = position
     extras = {FAMILY: extra_fields} if extra_fields else None
-    plain = not extra_fields and not message.extras and all(map(_is_plain_part, message.parts))
-    return Candidate(index=index, messages=(message,), stop=stop, plain=plain, extras=extras, wire_form=wire_form)
-
-
-def _is_plain_part(part: Part) -> bool:
-    """Tell whether a part certainly has no extras, by its type."""
-    return part.extras is None and (type(part) is ToolCall or (type(part) is Text and not part.annotations))
+    return Candidate(index=index, messages=(message,), stop=stop, extras=extras, wire_form=wire_form)
 
 
 def _with_completeness(part: Any, stop: Stop | None) -> Any:
@@ -344,8 +338,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     restore_extras(body, response, FAMILY)
     if not same_protocol:
         _report_response(response, plan)
-    if not response.plain:
-        plan.report.report_foreign_extras(response, (FAMILY, SHARED_FAMILY))
+    plan.report.report_foreign_extras(response, (FAMILY, SHARED_FAMILY))
     return EncodedBody(body, plan.report)
 
 

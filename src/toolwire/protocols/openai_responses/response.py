@@ -375,8 +375,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
             body["status"] = "failed"
     encode_response_state(response.continuation, body, plan)
     restore_response(body, response, plan)
-    if not response.plain:
-        plan.report.report_foreign_extras(response, FAMILIES)
+    plan.report.report_foreign_extras(response, FAMILIES)
     return EncodedBody(body, plan.report)
 
 
