@@ -7,11 +7,13 @@ the same response.
 
 import hashlib
 import secrets
+from base64 import b64decode
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.support.bodies.computer_use import white_png
 from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool
@@ -54,6 +56,10 @@ class Task(Struct, frozen=True):
     def digest(self) -> str:
         return hashlib.sha256(DIFFICULT_TEXT.encode()).hexdigest()
 
+    @property
+    def picture(self) -> Path:
+        return self.folder / "picture.png"
+
     def secret_file(self, number: int) -> Path:
         return self.folder / f"secret-{number}.txt"
 
@@ -80,6 +86,7 @@ def prepare_task(folder: Path) -> Task:
     task = Task(folder, (secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8)))
     for number, word in enumerate(task.words):
         task.secret_file(number).write_text(f"{word}\n")
+    task.picture.write_bytes(b64decode(white_png(16, 16)))
     return task
 
 
