@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -97,3 +98,25 @@ def test_missing_server_package_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0"])
     assert result.exit_code == 2
     assert result.output == "Error: uvicorn is not installed: pip install 'toolwire[gateway]'\n"
+
+
+def test_profile_refuses_what_the_host_refuses() -> None:
+    body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}]}
+    with run_simulator("openai-chat", "--profile", "deepseek") as (_, (where, _)):
+        answer = httpx.post(f"{where.split()[-1]}/v1/chat/completions", json=body, timeout=DEADLINE)
+    assert answer.status_code == 400
+    assert "unknown variant `developer`" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("openai-chat", "--profile", "deepsek"), "unknown host 'deepsek'; did you mean 'deepseek'?"),
+        (("openai-chat", "--profile", "zzz"), "unknown host 'zzz'; expected one of openai, azure, deepseek"),
+        (("gemini", "--profile", "mistral"), "no profile of mistral for gemini; it has one for openai-chat"),
+    ],
+)
+def test_unknown_profiles_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(main, ["simulate", *arguments, "--port", "0"])
+    assert result.exit_code == 2
+    assert message in result.output

@@ -1,6 +1,7 @@
 """`toolwire simulate`: serve a simulated model for tests, without a key or a network."""
 
 import contextlib
+import difflib
 import json
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 from toolwire.cli.inputs import BadInput, parse_protocol, require_extra
 
 if TYPE_CHECKING:
+    from toolwire.codec.hosts.profile import HostProfile
     from toolwire.upstream.simulator.script import Script
 
 ALL = "all"
@@ -38,28 +40,43 @@ def parse_protocol_or_all(name: str) -> str:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
 @click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
+@click.option("--profile", metavar="HOST", help="Refuse what this host refuses, in its wording: deepseek, mistral, ...")
 @click.option("--require-key", is_flag=True, help="Reject requests without a key. Any key is accepted.")
 @click.option("--dialect", metavar="NAME", help="Write calls and thinking as text, in this dialect.")
 def command(
-    *, name: str, port: int, host: str, script: Path | None, pace: float, require_key: bool, dialect: str | None
+    *,
+    name: str,
+    port: int,
+    host: str,
+    script: Path | None,
+    pace: float,
+    profile: str | None,
+    require_key: bool,
+    dialect: str | None,
 ) -> None:
     """Serve a simulated model that speaks PROTOCOL, or all protocols at once.
 
     The model calls a tool when the last user message names it, answers from tool results, streams, and rejects what
     the provider would reject. It runs until Ctrl-C.
 
+    With --profile, it is as strict as that host: roles, content, fields, limits, efforts, tools and their ids, with the
+    host's status, wording and answers. `toolwire hosts` lists them.
+
     \b
     Example:
       toolwire simulate anthropic --port 9101
       toolwire simulate all --port 9101 --script turns.toml
+      toolwire simulate openai-chat --port 9101 --profile deepseek
     """
     with require_extra("gateway"):
         import uvicorn
     from toolwire.upstream.simulator.app import Simulator
 
-    names = () if name == ALL else (name,)
+    profiles = () if profile is None else _find_profiles(profile, name)
+    names = tuple(found.protocol for found in profiles) or (() if name == ALL else (name,))
+    turns = _load_script(script)
     try:
-        app = Simulator(names, script=_load_script(script), pace=pace, require_key=require_key, dialect=dialect)
+        app = Simulator(names, script=turns, pace=pace, require_key=require_key, profiles=profiles, dialect=dialect)
     except ValueError as error:
         raise BadInput(f"--dialect: {error}") from None
     listener = _open_listener(host, port)
@@ -73,6 +90,21 @@ def command(
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
     click.echo("stopped", err=True)
+
+
+def _find_profiles(host: str, protocol: str) -> "tuple[HostProfile, ...]":
+    """Return the profiles of a host for a protocol or all, or raise `BadInput` if there are none."""
+    from toolwire.codec.hosts.registry import HOST_NAMES, host_profiles
+    from toolwire.upstream.simulator.hosts.host import CHECKED_PROTOCOLS
+
+    if host not in HOST_NAMES:
+        similar = difflib.get_close_matches(host, HOST_NAMES, n=1)
+        hint = f"did you mean {similar[0]!r}?" if similar else f"expected one of {', '.join(HOST_NAMES)}"
+        raise BadInput(f"unknown host {host!r}; {hint}")
+    profiles = {name: found for name, found in host_profiles(host).items() if name in CHECKED_PROTOCOLS}
+    if protocol not in (ALL, *profiles):
+        raise BadInput(f"no profile of {host} for {protocol}; it has one for {', '.join(profiles)}")
+    return tuple(profiles.values()) if protocol == ALL else (profiles[protocol],)
 
 
 def _load_script(path: Path | None) -> "Script | None":

@@ -14,6 +14,7 @@ from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.framing import escape_line_separators
+from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.surface import ModelCard
 from toolwire.protocols import PROTOCOLS
@@ -28,6 +29,9 @@ from toolwire.upstream.asgi import (
     Send,
     run_lifespan,
 )
+from toolwire.upstream.simulator.hosts.dialects import ChatDialect
+from toolwire.upstream.simulator.hosts.host import SimulatedHost
+from toolwire.upstream.simulator.hosts.refusals import HostRefusal
 from toolwire.upstream.simulator.model import check_dialect, generate_reply, write_as_text
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
@@ -91,7 +95,8 @@ class Simulator:
 
     `protocols` limits it to these; by default it serves all. `models` are the only models it serves; by default it
     accepts any name. `require_key` rejects requests without a key. `pace` is the delay in seconds between the chunks
-    of a stream. With a `dialect`, the model's calls and thinking are written into its text.
+    of a stream. With a `dialect`, the model's calls and thinking are written into its text. `profiles` make it as
+    strict as these hosts, one for each protocol.
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class Simulator:
         limit_body: int = LIMIT_BODY,
         signature_key: SignatureKey | None = None,
         dialect: str | None = None,
+        profiles: Iterable[HostProfile] = (),
     ) -> None:
         check_dialect(dialect)
         self._dialect = dialect
@@ -116,6 +122,7 @@ class Simulator:
         self._limit_body = limit_body
         self._signature_key = signature_key or SignatureKey()
         self._conversations = StoredConversations()
+        self._hosts = {profile.protocol: SimulatedHost(profile) for profile in profiles}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection, as the server calls it."""
@@ -130,6 +137,8 @@ class Simulator:
                 await self._handle(http_request, codec)
             except ProviderRejection as rejection:
                 await _send_error(http_request, rejection.error, codec)
+            except HostRefusal as refusal:
+                await http_request.respond(refusal.status, refusal.body, [JSON_HEADER])
 
     def _match_protocol(self, http_request: AsgiRequest) -> Codec:
         """Return the codec of the protocol that the path belongs to, or else that the request looks like."""
@@ -162,11 +171,15 @@ class Simulator:
         if endpoint.counts_tokens:
             await _send_json(http_request, _count_tokens(codec, body, route))
             return
-        request = decode_valid_request(codec, body, route)
+        host = self._hosts.get(codec.name)
+        if host is not None:
+            host.check_request(body)
+        request = decode_valid_request(codec, body, route, check=host is None or host.keeps_vendor_rules)
         self._check_model(request.model or "", codec)
         request = self._conversations.expand_request(request, codec.name)
-        require_signatures(request, codec.name, self._signature_key)
-        await self._respond(http_request, codec, request)
+        if host is None or host.profile.reasoning.signatures:
+            require_signatures(request, codec.name, self._signature_key)
+        await self._respond(http_request, codec, request if host is None else host.apply_defaults(request, body))
 
     async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
         """Send the scripted turn, or the model's reply, to a valid request."""
@@ -182,10 +195,12 @@ class Simulator:
         self._conversations.store(request, response, codec.name)
         context = ResponseContext(request=request, created=int(time.time()))
         turn = turn or ScriptedTurn(pace=self._pace)
+        host = self._hosts.get(codec.name)
+        answer = Answer(codec, response, context, dialect=None if host is None else host.dialect())
         if codec.surface.streams_by_default if request.stream is None else request.stream:
-            await _stream_response(http_request, codec, response, context, turn)
+            await _stream_response(http_request, answer, turn)
         else:
-            await _send_response(http_request, codec, response, context, turn)
+            await _send_response(http_request, answer, turn)
 
     async def _model_resource(self, http_request: AsgiRequest, codec: Codec) -> Any:
         """Return the list of models, one model, or what Ollama's clients request at start-up."""
@@ -280,13 +295,42 @@ def _model_in_body(body: bytes) -> str:
     return model
 
 
-async def _send_response(
-    http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
-) -> None:
+class Answer:
+    """A response in the bytes of its protocol, and of the host if it has a dialect."""
+
+    def __init__(
+        self, codec: Codec, response: Response, context: ResponseContext, *, dialect: ChatDialect | None
+    ) -> None:
+        self.response = response
+        self.stream_type = codec.surface.stream_type
+        self._codec = codec
+        self._context = context
+        self._dialect = dialect
+        self._encoder = codec.stream_encoder(context)
+
+    def encode_body(self) -> bytes:
+        """Encode the complete response."""
+        body = self._codec.encode_response(self.response, self._context).to_bytes()
+        return body if self._dialect is None else self._dialect.adapt_body(body)
+
+    def encode_events(self, events: list[Event]) -> bytes:
+        """Encode events as frames of a stream."""
+        return self._adapt_frames(self._encoder.encode(events))
+
+    def close_stream(self) -> bytes:
+        """Encode the end of the stream."""
+        return self._adapt_frames(self._encoder.close())
+
+    def _adapt_frames(self, data: bytes) -> bytes:
+        """Return frames in the dialect of the host."""
+        return escape_line_separators(data if self._dialect is None else self._dialect.adapt_stream(data))
+
+
+async def _send_response(http_request: AsgiRequest, answer: Answer, turn: ScriptedTurn) -> None:
     """Send a complete response, or the failure that the turn scripts."""
     if turn.error is not None:
         raise ProviderRejection(turn.to_api_error())
-    body = codec.encode_response(response, context).to_bytes()
+    body = answer.encode_body()
     if turn.cut is not None:  # half of the body with the full length, so that the server closes the connection
         await http_request.start_response(200, [JSON_HEADER, (b"content-length", str(len(body)).encode())])
         await http_request.write_body(body[: len(body) // 2], more_body=True)
@@ -294,14 +338,11 @@ async def _send_response(
         await http_request.respond(200, body if turn.garbage is None else turn.garbage.encode(), [JSON_HEADER])
 
 
-async def _stream_response(
-    http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
-) -> None:
+async def _stream_response(http_request: AsgiRequest, answer: Answer, turn: ScriptedTurn) -> None:
     """Stream a response in chunks, with the failures that the turn scripts."""
-    encoder = codec.stream_encoder(context)
-    content_type = (b"content-type", codec.surface.stream_type.encode())
+    content_type = (b"content-type", answer.stream_type.encode())
     await http_request.start_response(200, [content_type, (b"cache-control", b"no-cache")])
-    for number, events in enumerate(chunk_response(response)):
+    for number, events in enumerate(chunk_response(answer.response)):
         if number:
             await http_request.pause(turn.pace)
         if number == turn.cut:
@@ -309,12 +350,12 @@ async def _stream_response(
         if number and turn.garbage is not None:
             await http_request.write_body(turn.garbage.encode())
             return
-        if data := escape_line_separators(encoder.encode(events)):
+        if data := answer.encode_events(events):
             await http_request.write_body(data, more_body=True)
         while turn.endless and _ends_with_delta(events):
             await http_request.pause(max(turn.pace, _MIN_PACE))
-            await http_request.write_body(escape_line_separators(encoder.encode(events[-1:])), more_body=True)
-    await http_request.write_body(escape_line_separators(encoder.close()))
+            await http_request.write_body(answer.encode_events(events[-1:]), more_body=True)
+    await http_request.write_body(answer.close_stream())
 
 
 def _ends_with_delta(events: list[Event]) -> bool:

@@ -148,13 +148,16 @@ class ProviderRejection(Exception):
         self.error = error
 
 
-def decode_valid_request(codec: Codec, body: bytes, route: Route) -> Request:
-    """Decode the request, or reject it as the provider would. `require_signatures` checks its signatures."""
+def decode_valid_request(codec: Codec, body: bytes, route: Route, *, check: bool = True) -> Request:
+    """Decode the request, or reject it as the provider would. `require_signatures` checks its signatures.
+
+    Without `check` only undecodable requests are rejected.
+    """
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProviderRejection(invalid_json_error(codec.name, str(error))) from None
-    for finding in codec.check_request(decoded, model=route.model, version=route.version):
+    for finding in codec.check_request(decoded, model=route.model, version=route.version) if check else ():
         if finding.level == "error":
             raise ProviderRejection(
                 ApiError(kind="invalid_request", message=finding.message, param=_parameter_name(finding.path) or None)
