@@ -39,7 +39,7 @@ def test_custom_tools_and_namespaces_become_functions() -> None:
         assert json.loads(body["input"][1]["arguments"]) == {"input": "*** Begin"}
         assert body["input"][3]["name"] == "mcp__w__get"
         assert ("approximated", "/tools/0") in losses
-    assert from_responses("deepseek", tools=[PATCH], input=items[:3])[1] == []
+    assert from_responses("copilot", tools=[PATCH], input=items[:3])[1] == []
 
 
 def test_calls_of_lowered_tools_come_back_as_custom_calls() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Text
+from toolwire.canonical.content import Media, Message, Part, Text, ToolResult
 from toolwire.canonical.request import Request
+from toolwire.codec.encoding.media import media_summary
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.hosts.profile import EFFORTS, ChoiceRule, HostProfile, matches_model, rule_for
@@ -66,6 +67,35 @@ def _as_user_reminder(message: Message) -> Message:
         for part in message.parts
     ]
     return replace(message, role="user", parts=tuple(parts))
+
+
+def accepts_media(kind: str, plan: EncodingPlan) -> bool:
+    """Tell whether host and model accept media of a kind."""
+    content = plan.target.host.content
+    return kind in content.media and (kind != "image" or matches_model(content.image_models, plan.target.model or ""))
+
+
+def replace_media(request: Request, plan: EncodingPlan) -> Request:
+    """Return the request with media that host or model reject as a line of text; each is reported."""
+    messages = list(request.messages)
+    for index, message in enumerate(messages):
+        path: SourcePath = ("messages", index, "parts")
+        parts = [_without_media(part, (*path, number), plan) for number, part in enumerate(message.parts)]
+        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            messages[index] = replace(message, parts=tuple(parts))
+    return replace(request, messages=tuple(messages))
+
+
+def _without_media(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
+    """Return a part, or the content of a result, with text in place of media that the host rejects."""
+    if isinstance(part, ToolResult) and part.content:
+        content = [_without_media(inner, (*path, "content", index), plan) for index, inner in enumerate(part.content)]
+        is_same = all(new is old for new, old in zip(content, part.content, strict=True))
+        return part if is_same else replace(part, content=tuple(content))
+    if not isinstance(part, Media) or accepts_media(part.kind, plan):
+        return part
+    plan.report.approximated(path, "", f"{plan.target.host.rejects(f'{part.kind} content')}; sent as a line of text")
+    return Text(text=media_summary(part), at=part.at, cache=part.cache)
 
 
 def nearest_effort(effort: str, words: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ PROFILE = HostProfile(
     name="gemini",
     title="Gemini (Chat form)",
     recognition=Recognition(hostnames=("generativelanguage.googleapis.com",), paths=("*/openai", "*/openai/*")),
-    messages=Messages(refusals=False),
+    messages=Messages(refusals=False, members=("role", "content", "name", "tool_calls", "tool_call_id")),
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
     reasoning=Reasoning(fields=("extra_content",)),
     tools=replace(TOOLS, bare_functions=True),

@@ -7,6 +7,7 @@ from toolwire.codec.hosts.profile import (
     EFFORTS,
     Choice,
     ChoiceRule,
+    Content,
     EffortRule,
     Errors,
     Fields,
@@ -79,6 +80,7 @@ RESPONSES = HostProfile(
     title="llama.cpp",
     protocol="openai-responses",
     messages=Messages(late_system=False),
+    content=Content(media=()),
     reasoning=Reasoning(fields=("content",), signatures=False),
     tools=Tools(max_count=None, freeform=False, hosted=False),
     choice=PROFILE.choice,
@@ -92,6 +94,7 @@ RESPONSES = HostProfile(
     ),
     sources={
         "messages": reported("ggml-org/llama.cpp#27367", note="Qwen's templates"),
+        "content": read_in_source("ggml-org/llama.cpp", note="results are text only; the Chat form takes pictures"),
         "reasoning": read_in_source("ggml-org/llama.cpp", note="reasoning items need their content"),
         "tools": read_in_source("ggml-org/llama.cpp", note="custom_tool_call items are unknown"),
         "choice": read_in_source("ggml-org/llama.cpp"),

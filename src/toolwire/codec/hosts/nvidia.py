@@ -20,7 +20,7 @@ PROFILE = HostProfile(
     name="nvidia",
     title="NVIDIA NIM",
     recognition=Recognition(hostnames=("integrate.api.nvidia.com",)),
-    messages=replace(MESSAGES, user_after_tool=True),
+    messages=replace(MESSAGES, user_after_tool=True, members=("role", "content", "name", "tool_calls", "tool_call_id")),
     content=CONTENT,
     reasoning=Reasoning(fields=("reasoning_content",)),
     tools=TOOLS,
@@ -41,6 +41,7 @@ PROFILE = HostProfile(
     ),
     sources={
         "messages": reported("NousResearch/hermes-agent#20154", note="Mistral's models also reject user after tool"),
+        "messages.members": unverified("unknown members of the body are rejected"),
         "content": peer("pi", note="assistant parts are mirrored in answers"),
         "reasoning": unverified(),
         "tools": unverified("as vLLM"),

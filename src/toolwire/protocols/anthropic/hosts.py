@@ -12,6 +12,7 @@ from toolwire.codec.encoding.hosts import (
     encode_user,
     fit_fields,
     nearest_effort,
+    replace_media,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import leading_system_count
@@ -27,7 +28,8 @@ _FIELD_LOCATIONS: FieldLocations = {
 
 
 def fit_messages(request: Request, plan: EncodingPlan) -> Request:
-    """Return the request with `system` messages as user reminders, if the host rejects them in `messages`."""
+    """Return the request without media that the host rejects, and with late `system` messages as user reminders."""
+    request = replace_media(request, plan)
     if plan.target.host.messages.late_system:
         return request
     start = 0 if plan.same_protocol else leading_system_count(request.messages)
@@ -41,7 +43,7 @@ def fit_body(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None
         _remove_tool_types(body.get("tools") or [], plan)
     if isinstance(choice := body.get("tool_choice"), ChoiceShape):
         _fit_choice(choice, body, plan)
-    if isinstance(settings := body.get("output_config"), SettingsShape) and not plan.same_protocol:
+    if isinstance(settings := body.get("output_config"), SettingsShape):
         _fit_effort(settings, plan)
     metadata = body.get("metadata")
     if isinstance(metadata, MetadataShape) and isinstance(metadata.user_id, str):
@@ -87,8 +89,15 @@ def _fit_effort(settings: SettingsShape, plan: EncodingPlan) -> None:
     """Replace `output_config.effort` by the nearest word that the host knows."""
     host, effort = plan.target.host, settings.effort
     rule = rule_for(host.thinking.efforts, plan.target.model or "")
-    if not isinstance(effort, str) or rule is None or effort in rule.words or not rule.words:
+    words = () if rule is None else rule.words
+    if not isinstance(effort, str) or effort in words or not host.thinking.efforts:
         return
-    settings.effort = nearest_effort(effort, rule.words)
+    if not words:
+        settings.effort = UNSET
+        plan.report.dropped(("thinking",), "effort", f"{host.rejects('an effort')} for {plan.target.model}")
+        return
+    if plan.same_protocol:
+        return
+    settings.effort = nearest_effort(effort, words)
     reason = f"{host.rejects(f'the effort {effort}')}; sent as {settings.effort}"
     plan.report.approximated(("thinking",), "effort", reason)

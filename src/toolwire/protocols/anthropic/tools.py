@@ -369,6 +369,9 @@ def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
 
 def _encode_foreign_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
     """Encode another protocol's native tool as Anthropic's equivalent; report it and return None without one."""
+    if not plan.target.host.tools.hosted:
+        report_missing_native(located_tool, plan)
+        return None
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
         kind = tool.hosted.kind
         if kind in plan.hosted_kinds:

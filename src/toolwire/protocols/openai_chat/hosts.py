@@ -121,6 +121,8 @@ def fit_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Fu
     schema, strict = tool.parameters, tool.strict
     if not facts.bare_functions:
         schema = _NO_PARAMETERS if schema is None else with_root_type(schema)
+        if plan.same_protocol and schema is not tool.parameters:
+            plan.report.approximated(path, "parameters", host.rejects("functions without parameters"))
     if schema is not None and facts.schema == "moonshot":
         schema = fit_moonshot_schema(schema, plan.report, path, "parameters")
     elif schema is not None and facts.refused_keywords:

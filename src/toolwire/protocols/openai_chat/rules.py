@@ -31,6 +31,7 @@ from toolwire.codec.validation import (
     word_set,
 )
 from toolwire.protocols.openai_chat.fields import ERROR_WORDING, check_count, check_fields, check_message, check_tool
+from toolwire.protocols.openai_chat.settings import MAX_TOKENS_ALIAS
 from toolwire.protocols.openai_chat.wire import FAMILY
 
 _finding = ERROR_WORDING.finding
@@ -219,6 +220,7 @@ _RULES = (
 _DEEPSEEK = re.compile(r"deepseek", re.IGNORECASE)
 _DATABRICKS = re.compile(r"databricks-", re.IGNORECASE)
 
+_MODEL_LIMIT_HOSTS = ("openai", "azure")
 _NULL_CONTENT = (f"{FAMILY}:null:content",)
 _DISABLED = Raw(b'{"type":"disabled"}')
 _ENABLED = re.compile(rb'"type"\s*:\s*"(?!disabled)')
@@ -229,6 +231,8 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
     model = target.model or request.model or ""
     if _matches(_DEEPSEEK, model):
         request = _disable_thinking_for_forced_call(request, report)
+    if target.host.name in _MODEL_LIMIT_HOSTS and gpt.refuses_max_tokens(model):
+        request = _rename_output_limit(request, report)
     if _matches(_DATABRICKS, model):
         request = _split_parallel_calls(request, names, report)
     return request
@@ -238,6 +242,16 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
 def _matches(pattern: re.Pattern[str], model: str) -> bool:
     """Tell whether the pattern occurs in a model name; memoized."""
     return pattern.search(model) is not None
+
+
+def _rename_output_limit(request: Request, report: LossReport) -> Request:
+    """Return the request with `max_tokens` as `max_completion_tokens`, the only name that reasoning models accept."""
+    sampling = request.sampling
+    if sampling is None or MAX_TOKENS_ALIAS not in sampling.wire_form:
+        return request
+    report.approximated(("sampling",), "max_tokens", "the model rejects max_tokens; sent as max_completion_tokens")
+    wire_form = tuple(form for form in sampling.wire_form if form != MAX_TOKENS_ALIAS)
+    return replace(request, sampling=replace(sampling, wire_form=wire_form))
 
 
 def _disable_thinking_for_forced_call(request: Request, report: LossReport) -> Request:

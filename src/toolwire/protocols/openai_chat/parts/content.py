@@ -31,11 +31,11 @@ from toolwire.canonical.content import (
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
 from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_change
+from toolwire.codec.encoding.hosts import accepts_media as host_accepts_media
 from toolwire.codec.encoding.media import data_url, expand_nested_document, media_summary, source_from_url
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.hosts.profile import matches_model
 from toolwire.codec.losses import UNLOCATED, SourcePath
 from toolwire.codec.wire.extras import (
     EMPTY,
@@ -101,12 +101,7 @@ def _is_text(part: Any) -> bool:
 
 def accepts_media(kind: str, plan: EncodingPlan) -> bool:
     """Tell whether host and model accept media of a kind; others are sent as text."""
-    content = plan.target.host.content
-    if not plan.adapts or plan.for_client or kind == "video":
-        return True
-    if kind != "image":
-        return kind in content.media
-    return kind in content.media and matches_model(content.image_models, plan.target.model or "")
+    return not plan.adapts or plan.for_client or kind == "video" or host_accepts_media(kind, plan)
 
 
 STRING = "openai-chat:string"
