@@ -10,7 +10,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents record-agents host-matrix test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ test-laws: $(READY) ## run the property tests on every recording and target (nee
 
 test-agents: $(READY) ## run real agents through the gateway on every upstream (needs npm; 20 minutes)
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)
+
+host-matrix: $(READY) ## send the recorded requests of agents to all simulated hosts and write the page
+	$(BIN)/python -m tests.host_matrix $(ARGUMENTS)
+
+record-agents: $(READY) ## record the requests of real agents as fixtures (needs npm; 2 minutes)
+	$(BIN)/python -m tests.agents.recordings --cache $(CACHE)/agents $(ARGUMENTS)
 
 test-browser: $(READY) ## run the browser tests on real pages (needs an installed Chromium)
 	$(BIN)/pytest -n 2 tests/runtime/tools/browser/chromium $(ARGUMENTS)
