@@ -57,7 +57,7 @@ def _pairs() -> Iterator[Any]:
                 yield pytest.param(target, recording, marks=marks if is_known else [], id=name)
 
 
-@pytest.mark.parametrize(("target", "recording"), _pairs())
+@pytest.mark.parametrize(("target", "recording"), list(_pairs()))
 def test_answers_come_back_in_a_form_that_the_host_accepts(setup: GatewaySetup, target: Target, recording: str) -> None:
     protocol, _, (first, *_) = read_recording(recording)
     request = json.loads(json.dumps(first).replace(PROMPT, json.dumps(AGENTS[recording])[1:-1]))
