@@ -27,7 +27,7 @@ SHARED_FILES = {
     "rules",
     "parts",
 }
-OPTIONAL_FILES = {"computer", "fast_path", "field_case", "hosts", "stream_calls", "stream_part_encoder"}
+OPTIONAL_FILES = {"computer", "fast_path", "field_case", "hosts", "repairs", "stream_calls", "stream_part_encoder"}
 PART_FILES = {"content", "calls", "messages"}
 
 LONGEST_FILE = 600

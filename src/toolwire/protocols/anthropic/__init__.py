@@ -7,6 +7,7 @@ from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.anthropic.computer import COMPUTER_USE
 from toolwire.protocols.anthropic.errors import decode_error, encode_error, native_only_error
 from toolwire.protocols.anthropic.parts.messages import is_separable
+from toolwire.protocols.anthropic.repairs import repair_request
 from toolwire.protocols.anthropic.request import (
     TOKEN_COUNT_API,
     WIRE_NAMES,
@@ -20,7 +21,7 @@ from toolwire.protocols.anthropic.response import (
     encode_response,
     peek_response,
 )
-from toolwire.protocols.anthropic.rules import check_request, repair_request
+from toolwire.protocols.anthropic.rules import check_request
 from toolwire.protocols.anthropic.stream_decoder import stream_decoder
 from toolwire.protocols.anthropic.stream_encoder import stream_encoder
 from toolwire.protocols.anthropic.wire import FAMILY
