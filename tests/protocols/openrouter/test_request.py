@@ -378,3 +378,58 @@ def test_application_is_named_in_headers_only(source: str, options: Any, headers
     assert translated.route.headers == headers
     assert translated.value == tw.translate(body, source, OPENROUTER).value
     assert tw.translate(body, source, "openai-chat", **options).route.headers == ()
+
+
+def reasoning_request(model: str, *items: Any) -> dict[str, Any]:
+    return {"model": model, "input": [USER_MESSAGE, *items, USER_MESSAGE]}
+
+
+def test_reasoning_before_an_item_that_is_dropped_is_reported() -> None:
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="}
+    body, losses = translate_request(
+        reasoning_request("openai/gpt-5", reasoning, image), "openai-responses", OPENROUTER
+    )
+    assert [message["role"] for message in body["messages"]] == ["user", "user"]
+    assert losses == {"/input/1": "dropped", "/input/2": "dropped"}
+
+
+def test_id_of_unsigned_reasoning_is_reported() -> None:
+    reasoning = {"type": "reasoning", "id": "rs-a", "summary": [{"type": "summary_text", "text": "Look."}]}
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+    request = reasoning_request("deepseek/deepseek-v3.2", reasoning, call, result)
+    body, losses = translate_request(request, "openai-responses", OPENROUTER)
+    assert body["messages"][1]["reasoning"] == "Look."
+    assert losses["/input/1/id"] == "dropped"
+
+
+def test_reasoning_between_text_and_calls_is_reported_as_moved() -> None:
+    content = [
+        {"type": "thinking", "thinking": "a", "signature": "s1"},
+        {"type": "text", "text": "Now."},
+        {"type": "thinking", "thinking": "b", "signature": "s2"},
+        {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}},
+    ]
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "18C"}]}
+    messages = [USER_MESSAGE, {"role": "assistant", "content": content}, result]
+    body, losses = translate_request({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", OPENROUTER)
+    assert [entry["text"] for entry in body["messages"][1]["reasoning_details"]] == ["a", "b"]
+    assert losses == {"/messages/1/content/2": "approximated"}
+
+
+@pytest.mark.parametrize(
+    ("model", "is_sent"),
+    [("anthropic/claude-opus-5.5", False), ("google/gemini-3-pro", True), ("openrouter/auto", True)],
+)
+def test_signatures_are_sent_only_to_models_of_their_vendor(model: str, is_sent: bool) -> None:
+    call = {"functionCall": {"id": "c1", "name": "f", "args": {}}, "thoughtSignature": "Z29v/+=="}
+    result = {"functionResponse": {"id": "c1", "name": "f", "response": {"output": "x"}}}
+    contents = [
+        {"role": "user", "parts": [{"text": "q"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [result]},
+    ]
+    body, losses = translate_request({"contents": contents}, "gemini", OPENROUTER, model=model)
+    assert ("reasoning_details" in body["messages"][1]) is is_sent
+    assert ("/contents/1/parts/0/thoughtSignature" in losses) is not is_sent

@@ -53,6 +53,15 @@ ENTRY_FORMATS = {
     "meta": "meta-responses-v1",
 }
 FORMAT_ISSUERS = {entry_format: issuer for issuer, entry_format in ENTRY_FORMATS.items()}
+MODEL_ISSUERS = {
+    "anthropic": ("anthropic",),
+    "google": ("google",),
+    "openai": ("openai", "azure-openai", "bedrock-openai"),
+    "x-ai": ("xai", "bedrock-xai"),
+    "meta-llama": ("meta",),
+}
+"""Issuers of signatures by the vendor in a model's name. A model rejects signatures of other vendors."""
+
 DEFAULT_ISSUER = "openrouter"
 """The issuer of signatures without a known `format`: they are only valid for OpenRouter."""
 

@@ -38,7 +38,9 @@ from toolwire.protocols.openai_chat.parts.messages import encode_turn as encode_
 from toolwire.protocols.openai_chat.parts.reasoning import report_reasoning, requires_reasoning
 from toolwire.protocols.openai_chat.wire import FAMILY, TextPart
 from toolwire.protocols.openrouter.parts.content import (
+    DEFAULT_ISSUER,
     DETAILS_FIELD,
+    MODEL_ISSUERS,
     decode_details,
     decode_message_images,
     encode_entries,
@@ -105,7 +107,14 @@ class DialectPlan(EncodingPlan):
         super().__init__(rules, LossReport(), replace(target, model=model), same_protocol=False)
         self.requires_reasoning = requires_reasoning(self)  # the model rejects its calls without their reasoning
         self.messages = messages  # of the request
+        self._issuers = MODEL_ISSUERS.get((model or "").partition("/")[0])  # None: any
         self.target = replace(target, model=None)  # Chat's encoder would apply its rules for the model
+
+    def accepts_signature(self, signature: Signature) -> bool:
+        """Return whether `reasoning_details` can hold a signature, and the model's vendor may have issued it."""
+        return is_known_issuer(signature) and (
+            self._issuers is None or signature.issuer in self._issuers or signature.issuer == DEFAULT_ISSUER
+        )
 
 
 def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
@@ -147,6 +156,7 @@ def _encode_assistant(turn: Turn, plan: DialectPlan, extras: dict[str, Raw]) -> 
     """Encode an assistant turn with its reasoning and signatures."""
     reasoning = _ReasoningEncoder(plan)
     content: list[LocatedPart] = []
+    moved_parts: list[LocatedPart] = []
     for located_part in turn.parts:
         part: Part = located_part.part
         if isinstance(part, Reasoning):
@@ -154,19 +164,24 @@ def _encode_assistant(turn: Turn, plan: DialectPlan, extras: dict[str, Raw]) -> 
                 reasoning.add_plain_text(part)
             else:
                 reasoning.add(part, located_part)
+            moved_parts += [located_part] if content else []
             continue
         if isinstance(part, ToolCall | Text) and part.signature is not None:
             part = _take_signature(part, part.signature, located_part, reasoning, plan)
         content.append(LocatedPart(adapt_part(part, located_part.path, plan), located_part.path))
     reasoning.finish()
-    if turn.parts and not content and not extras:
-        # The turn may still be in progress; messages already sent must not change when it continues.
-        for located_part in reasoning.signed_parts:
+    # A turn of reasoning alone may still be in progress; messages already sent must not change when it continues.
+    has_content = content or extras or not turn.parts
+    messages = encode_chat_turn(Turn(turn.role, content, turn.message, turn.path), plan) if has_content else []
+    if not messages:
+        for located_part in reasoning.sent_parts:
             plan.report.dropped(located_part.path, "", "the turn contains only reasoning")
         return []
-    messages = encode_chat_turn(Turn(turn.role, content, turn.message, turn.path), plan)
-    if messages:
-        messages[-1].update(reasoning.message_fields(), **extras)
+    sent_paths = {located_part.path for located_part in reasoning.sent_parts}
+    for located_part in moved_parts:
+        if located_part.path in sent_paths:
+            plan.report.approximated(located_part.path, "", "reasoning moved before text and calls")
+    messages[-1].update(reasoning.message_fields(), **extras)
     return messages
 
 
@@ -185,7 +200,7 @@ def _take_signature(
     if isinstance(part, ToolCall) and part.executor == "server":
         plan.report.dropped((*located_part.path, "signature"), "", "a call sent as text cannot have a signature")
         return part
-    if not is_known_issuer(signature):
+    if not plan.accepts_signature(signature):
         return part
     reasoning.add_signature(signature, plan.id_of(located_part) if is_call else None)
     return replace(part, signature=None)
@@ -197,7 +212,7 @@ class _ReasoningEncoder:
     def __init__(self, plan: DialectPlan) -> None:
         self.entries: list[dict[str, Any]] = []
         self.texts: list[str] = []
-        self.signed_parts: list[LocatedPart] = []
+        self.sent_parts: list[LocatedPart] = []
         self._plan = plan
         self._unsigned_parts: list[LocatedPart] = []  # summaries that may belong to an encrypted entry
 
@@ -209,7 +224,7 @@ class _ReasoningEncoder:
     def add(self, part: Reasoning, located_part: LocatedPart) -> None:
         """Add reasoning; an unsigned summary is held back, since an encrypted part that belongs to it may follow."""
         report_images(part, located_part.path, self._plan.report)
-        if part.signature is None or not is_known_issuer(part.signature):
+        if part.signature is None or not self._plan.accepts_signature(part.signature):
             if not (part.signature is None and is_summary(part)):
                 self.finish()
             self._unsigned_parts.append(located_part)
@@ -219,13 +234,13 @@ class _ReasoningEncoder:
             for summary in self._unsigned_parts:
                 content = summary.part.content if isinstance(summary.part, Reasoning) else ()
                 part = replace(part, content=(*content, *part.content))
-            self.signed_parts += self._unsigned_parts
+            self.sent_parts += self._unsigned_parts
             self._unsigned_parts = []
         self.finish()
         number = located_part.path[1]
         id = vendor_item_id(part, number, self._plan.messages) if isinstance(number, int) else part.id
         self.entries += encode_entries(part, id, len(self.entries))
-        self.signed_parts.append(located_part)
+        self.sent_parts.append(located_part)
 
     def add_plain_text(self, part: Reasoning) -> None:
         """Add only the text of reasoning whose `reasoning_details` are sent unchanged."""
@@ -239,8 +254,11 @@ class _ReasoningEncoder:
     def finish(self) -> None:
         """Encode a summary that is still held back, which turned out to be unsigned."""
         for located_part in self._unsigned_parts:
-            if isinstance(located_part.part, Reasoning):
-                self.texts += _encode_unsigned(located_part.part, located_part, self._plan)
+            if isinstance(located_part.part, Reasoning) and (
+                texts := _encode_unsigned(located_part.part, located_part, self._plan)
+            ):
+                self.texts += texts
+                self.sent_parts.append(located_part)
         self._unsigned_parts = []
 
 
@@ -264,6 +282,9 @@ def _encode_unsigned(part: Reasoning, located_part: LocatedPart, plan: DialectPl
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return []
     report_reasoning(part, located_part, plan)
+    number = located_part.path[1]
+    if isinstance(number, int) and is_reasoning_item(plan.messages[number]) and plan.messages[number].id is not None:
+        plan.report.dropped(("messages", number), "id")
     return [block.text for block in part.content if isinstance(block, ReasoningText)]
 
 
