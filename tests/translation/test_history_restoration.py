@@ -264,3 +264,39 @@ def test_same_protocol_call_gets_a_placeholder_signature() -> None:
     kinds = [(loss.kind, loss.path) for loss in report.resolve(given, gemini.wire_names)]
     pointer = "/contents/1/parts/0/thoughtSignature"
     assert kinds == [("dropped", pointer), ("added", pointer)]
+
+
+def responses_item(part: Part, id: str) -> Message:
+    return Message(role="assistant", parts=(part,), id=id)
+
+
+def test_items_lose_their_ids_with_their_reasoning_item() -> None:
+    def encrypted(data: str) -> Reasoning:
+        return Reasoning(signature=Signature(issuer="openai", data=data, kind="encrypted"))
+
+    messages = (
+        QUESTION,
+        responses_item(encrypted("gAAA"), "rs_1"),
+        responses_item(LOOK, "fc_1"),
+        QUESTION,
+        responses_item(encrypted(ENVELOPE), "rs_2"),
+        responses_item(Text(text="a"), "msg_2"),
+        QUESTION,
+        responses_item(encrypted("gAAB"), "rs_3"),
+        responses_item(LOOK, "fc_3"),
+        QUESTION,
+        responses_item(LOOK, "fc_4"),
+    )
+    given = Request(origin="openai-responses", messages=messages)
+    responses = PROTOCOLS["openai-responses"]
+    restored, report = restore_envelopes(given, responses, ENVELOPE_KEY, same_protocol=True)
+    assert [message.id for message in restored.messages if message.role == "assistant"] == [
+        None,
+        None,
+        "rs_3",
+        "fc_3",
+        "fc_4",
+    ]
+    lost = {loss.path for loss in report.resolve(given, responses.wire_names)}
+    assert {"/input/2/id", "/input/5/id"} < lost
+    assert "/input/8/id" not in lost

@@ -41,6 +41,7 @@ class EnvelopeField(msgspec.Struct, frozen=True, kw_only=True):
     on_calls: bool = False  # echoed with tool calls, for clients that drop reasoning
     reasoning_first: bool = False  # the protocol puts reasoning before everything else
     base64: bool = False  # the field only allows base64
+    binds_ids: bool = False  # items with an id are only valid after the reasoning that preceded them
     placeholder: str | None = None  # a value that the provider accepts for calls that never had a signature
 
     def encode(self, envelope: str) -> Signature:

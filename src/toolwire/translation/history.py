@@ -297,6 +297,7 @@ class _EnvelopeContents:
         restored: list[Message | None] = []
         for number, message in enumerate(request.messages):
             restored.append(self._restore_message(number, message, wire_names) if number in touched else message)
+        self._detach_items(restored)
         changed = [restored[number] for number in touched]
         parts = [part for message in changed if message is not None for part in message.parts]
         if None in restored:  # the remaining messages shift, so they need their source positions
@@ -307,6 +308,23 @@ class _EnvelopeContents:
             messages = [message for message in restored if message is not None]
         plain = request.plain and not any(part.extras for part in parts)
         return replace(request, messages=tuple(messages), plain=plain)
+
+    def _detach_items(self, restored: list[Message | None]) -> None:
+        """Remove the ids of items whose reasoning item is not sent, if their own vendor would reject them.
+
+        `restored` has None in place of the removed reasoning items.
+        """
+        if not self._same_protocol or self._envelope_field is None or not self._envelope_field.binds_ids:
+            return
+        is_detached = False
+        for number, message in enumerate(restored):
+            if message is None:
+                is_detached = True
+            elif message.role == "user" or any(isinstance(part, Reasoning) for part in message.parts):
+                is_detached = False
+            elif is_detached and message.id is not None:
+                restored[number] = replace(message, id=None)
+                self._report.dropped(("messages", number), "id", "the reasoning item that it refers to is not sent")
 
     def _remove_shown_reasoning(self, location: _Location, payload: EnvelopePayload) -> None:
         """Remove reasoning that the client's protocol showed beside its envelope."""

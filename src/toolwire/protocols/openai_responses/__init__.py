@@ -46,7 +46,7 @@ CODEC = Codec(
     token_count=TOKEN_COUNT_API,
     errors_in_body=True,
     mid_conversation_settings=True,
-    envelope_field=EnvelopeField(issuer=ISSUER, kind="encrypted"),
+    envelope_field=EnvelopeField(issuer=ISSUER, kind="encrypted", binds_ids=True),
     vendor_extras=vendor_shared_extras(FAMILY, ECHO_FAMILY, SERVICE_TIERS, single_moderation=True),
     logprobs=text_logprobs(FAMILY),
     computer_use=COMPUTER_USE,
