@@ -23,7 +23,9 @@ from tests.support.bodies.minimal import (
 from tests.support.protocols import ANTHROPIC, CHAT
 from tests.support.translation import loss_paths, translated_body
 from toolwire.canonical.content import Media, Message, ToolResult
-from toolwire.codec.interface import Route
+from toolwire.codec.interface import Route, Target
+from toolwire.codec.models.info import ModelInfo
+from toolwire.protocols import PROTOCOLS
 from toolwire.protocols.ollama import CODEC
 
 OLLAMA = "ollama"
@@ -270,3 +272,15 @@ def test_formats_change_only_where_the_grammar_compiler_fails() -> None:
     request = anthropic_request(output_config={"format": {"type": "json_schema", "schema": schema}})
     assert to_ollama(request, ANTHROPIC)["format"]["properties"] == {**schema["properties"], "any": {}}  # type: ignore[dict-item]
     assert loss_paths(request, ANTHROPIC, OLLAMA) == {"/output_config/format/schema/properties/any"}
+
+
+@pytest.mark.parametrize("media_type", ["audio/mpeg", "audio/wav"])
+def test_audio_is_sent_only_to_models_that_accept_it(media_type: str) -> None:
+    audio = {"inlineData": {"mimeType": media_type, "data": "SUQzBAAAAAAAAAAA"}}
+    request = {"contents": [{"role": "user", "parts": [{"text": "Listen."}, audio]}]}
+    translation = toolwire.translate(request, "gemini", OLLAMA)
+    assert translation.value["messages"] == [{"role": "user", "content": "Listen."}]
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("dropped", "/contents/0/parts/1")]
+    decoded = PROTOCOLS["gemini"].decode_request(json.dumps(request).encode(), Route())
+    encoded = CODEC.encode_request(decoded, Target(model_info=ModelInfo(audio=True)))
+    assert json.loads(encoded.to_bytes())["messages"][0]["images"] == [audio["inlineData"]["data"]]

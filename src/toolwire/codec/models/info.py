@@ -42,6 +42,7 @@ class ModelInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     budget: tuple[int, ...] | None = None  # least and greatest thinking budget in tokens
     sampling: bool | None = None  # accepts `temperature`, `top_p` and `top_k`
     vision: bool | None = None  # accepts images
+    audio: bool | None = None  # accepts audio
     tools: bool | None = None  # can call tools
     prices: Prices | None = None
 

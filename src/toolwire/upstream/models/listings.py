@@ -121,6 +121,7 @@ def _read_ollama(entry: JsonObject) -> ModelInfo:
         # Only the gpt-oss models have levels; the others accept true and false.
         efforts=("low", "medium", "high") if family == "gptoss" else (),
         vision="vision" in capabilities,
+        audio=True if "audio" in capabilities else None,
         tools="tools" in capabilities,
     )
 

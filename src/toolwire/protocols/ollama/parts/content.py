@@ -1,7 +1,7 @@
 """Decode and encode text, thinking and images.
 
 A message has one text and a list of files. They are called images and have no media type: the server inspects their
-bytes, and some models also take audio.
+bytes, and a few models also take audio.
 """
 
 import binascii
@@ -154,7 +154,8 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
         plan.report.dropped(located_part.path, "", "responses of the target hold inline data only")
         return None
     source = part.source
-    if isinstance(source, Inline) and (part.kind == "image" or part.media_type in _AUDIO_TYPES or plan.same_protocol):
+    is_audio = part.media_type in _AUDIO_TYPES and (plan.for_client or plan.model_info.audio is True)
+    if isinstance(source, Inline) and (part.kind == "image" or is_audio or plan.same_protocol):
         _report_media(part, source, located_part, plan)
         return ImageData(source.data)
     text = _media_as_text(part, located_part, plan)
