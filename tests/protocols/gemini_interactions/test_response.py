@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import toolwire as tw
 from toolwire.canonical.content import Message, OpaquePart, Reasoning, ReasoningText, Signature, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
@@ -168,3 +169,21 @@ def test_timestamps_with_fractions_and_offsets() -> None:
 def test_unsuccessful_stops_are_not_completed(reason: StopReason, status: str) -> None:
     encoded = encode(Response(origin="", candidates=(Candidate(stop=Stop(reason=reason)),)))
     assert encoded["status"] == status
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress"])
+def test_unfinished_response_is_not_completed(status: str) -> None:
+    body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": status, "output": []}
+    assert tw.translate(body, "openai-responses", "gemini-interactions", "response").value["status"] == status
+    interaction = {"id": "v1_a", "object": "interaction", "status": status, "model": "m", "steps": []}
+    assert tw.translate(interaction, "gemini-interactions", "openai-responses", "response").value["status"] == status
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat", "gemini", "ollama", "openrouter"])
+def test_status_of_an_unfinished_response_is_reported(target: str) -> None:
+    interaction = {"id": "v1_a", "object": "interaction", "status": "in_progress", "model": "m", "steps": []}
+    losses = tw.translate(interaction, "gemini-interactions", target, "response").losses
+    assert "/status" in {loss.path for loss in losses}
+    finished = {**interaction, "status": "completed"}
+    losses = tw.translate(finished, "gemini-interactions", target, "response").losses
+    assert "/status" not in {loss.path for loss in losses}

@@ -309,6 +309,8 @@ def report_response(response: Response, report: LossReport) -> None:
     """Report as losses the response fields that Anthropic lacks."""
     if response.error is not None:
         report.dropped(("error",), "", "the target reports errors outside the response")
+    if response.status is not None and not any(candidate.stop for candidate in response.candidates):
+        report.dropped((), "status")
     if response.created is not None:
         report.dropped((), "created")
     if response.continuation is not None and response.continuation.id is not None:

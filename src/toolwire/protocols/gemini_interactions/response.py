@@ -308,15 +308,15 @@ def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
 
 
 def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], plan: StepPlan) -> None:
-    """Write the status into `body`; for other protocols it is derived from the stop reason."""
+    """Write the status into `body`; for other protocols it is derived from the stop reason, unless they still run."""
     if plan.same_protocol:
         if status is not None:
             body["status"] = status
         return
-    reason: StopReason = "end_turn" if stop is None else stop.reason
-    body["status"] = WIRE_STOPS[reason]
     if stop is None:
+        body["status"] = status if status in RUNNING_STATUSES else "completed"
         return
+    body["status"] = WIRE_STOPS[stop.reason]
     if stop.reason not in _EXACT_STOPS:
         report_stop_reason(stop, ("candidates", 0, "stop"), body["status"], "completed", plan.report)
     if stop.sequence is not None:

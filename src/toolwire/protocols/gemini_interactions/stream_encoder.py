@@ -32,6 +32,7 @@ from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import restore_extras
 from toolwire.protocols.gemini_interactions.errors import encode_event, is_event
 from toolwire.protocols.gemini_interactions.response import (
+    RUNNING_STATUSES,
     encode_errors,
     encode_start,
     encode_status,
@@ -182,7 +183,7 @@ class Encoder:
         """Encode the interaction of the last frame, without its steps."""
         body = self._start_body(self._start)
         stop = self._stop
-        if stop is None and not self._plan.same_protocol:
+        if stop is None and not self._plan.same_protocol and event.status not in RUNNING_STATUSES:
             stop = Stop(reason="tool_use" if self._step_encoder.has_calls else "end_turn")
         encode_status(event.status, stop, body, self._plan)
         if self._usage is not None:

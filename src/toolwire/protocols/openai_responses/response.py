@@ -177,6 +177,7 @@ WIRE_STOPS: dict[StopReason, tuple[str, str | None]] = {
 
 Other stop reasons are sent as completed and reported. A refusal with text in the output is completed, too.
 """
+RUNNING_STATUSES = ("queued", "in_progress")
 _INCOMPLETE_STATUSES = ("incomplete", "failed")
 _EXACT_STOPS = ("end_turn", "tool_use", "max_tokens", "filtered", "cancelled", "error")
 
@@ -295,7 +296,7 @@ def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | N
             return Stop(reason="error", raw="failed")
         case "cancelled":
             return Stop(reason="cancelled", raw="cancelled")
-        case "in_progress" | "queued":
+        case status if status in RUNNING_STATUSES:
             return None
         case status:
             return Stop(reason="other", raw=status)
@@ -365,7 +366,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
         body["output"] = output
     if plan.same_protocol:
         body |= {} if response.status is None else {"status": response.status}
-    encode_stop(candidate.stop, body, plan)
+    encode_stop(candidate.stop, body, plan, response.status)
     if response.usage is not None or not plan.same_protocol:
         body["usage"] = encode_usage(response.usage or Usage(), plan)
     encode_counts(response.usage, body, plan)
@@ -406,15 +407,18 @@ def encode_message(message: Message, path: SourcePath, plan: ItemPlan) -> list[A
     return encode_items(located_parts, plan, message)
 
 
-def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write status and incomplete details into `body`, and mark the last item of a truncated response."""
+def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan, running_status: str | None = None) -> None:
+    """Write status and incomplete details into `body`, and mark the last item of a truncated response.
+
+    `running_status` is the status of another protocol's response, which remains if that has not ended.
+    """
     if plan.same_protocol:
         if stop is not None and _DETAILS_FORM in stop.wire_form:
             body["incomplete_details"] = {} if stop.raw is None else {"reason": stop.raw}
         return
     has_refusal = stop is not None and stop.reason == "refusal" and _has_refusal(body["output"])
     status, reason = encode_status(stop, has_refusal=has_refusal)
-    body["status"] = status
+    body["status"] = running_status if stop is None and running_status in RUNNING_STATUSES else status
     body["incomplete_details"] = None if reason is None else {"reason": reason}
     if status in _INCOMPLETE_STATUSES and body["output"] and isinstance(last := body["output"][-1], Item):
         last.status = "incomplete"
