@@ -408,3 +408,46 @@ def test_a_model_in_the_body_that_fits_no_path_is_refused_with_its_place(model: 
         decoded({"model": model, "contents": [HELLO]})
     assert refused.value.path == "/model"
     assert decoded({"model": model, "contents": [HELLO]}, model="gemini-3-pro").model == "gemini-3-pro"
+
+
+def test_at_most_five_stop_sequences_are_sent() -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "stop_sequences": list("abcdef"),
+        "messages": [{"role": "user", "content": "q"}],
+    }
+    translation = tw.translate(body, "anthropic", "gemini")
+    assert translation.value["generationConfig"]["stopSequences"] == list("abcde")
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("dropped", "/stop_sequences/5")]
+    own = {"contents": [HELLO], "generationConfig": {"stopSequences": list("abcdef")}}
+    assert tw.translate(own, "gemini", "gemini").value == own
+
+
+@pytest.mark.parametrize(
+    "url", ["https://www.youtube.com/watch?v=a", "https://youtu.be/a", "https://m.youtube.com/shorts/a"]
+)
+def test_youtube_url_is_a_video(url: str) -> None:
+    (media,) = parts({"fileData": {"fileUri": url}})
+    assert (media.kind, media.media_type) == ("video", None)
+    body = {"contents": [{"role": "user", "parts": [{"text": "Watch."}, {"fileData": {"fileUri": url}}]}]}
+    for target in ("anthropic", "openai-chat", "openai-responses"):
+        translation = tw.translate(body, "gemini", target)
+        assert url.encode() not in translation.to_bytes()
+        assert ("dropped", "/contents/0/parts/1") in [(loss.kind, loss.path) for loss in translation.losses]
+    assert tw.translate(body, "gemini", "gemini").value == body
+
+
+def test_other_url_without_media_type_is_a_document() -> None:
+    (media,) = parts({"fileData": {"fileUri": "https://example.com/youtube.com/a"}})
+    assert media.kind == "document"
+
+
+@pytest.mark.parametrize(
+    ("target", "member"), [("gemini", "contents"), ("gemini-interactions", "input"), ("anthropic", "messages")]
+)
+def test_request_of_instructions_only_gets_a_user_turn(target: str, member: str) -> None:
+    translation = tw.translate({"model": "m", "instructions": "Greet me."}, "openai-responses", target)
+    (turn,) = translation.value[member]
+    assert "(nothing)" in json.dumps(turn)
+    assert ("added", f"/{member}/0") in [(loss.kind, loss.target) for loss in translation.losses]

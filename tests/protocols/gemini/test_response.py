@@ -131,3 +131,14 @@ def test_a_status_is_reported_once() -> None:
     assert [(loss.kind, loss.path) for loss in translation.losses] == [("approximated", "/status")]
     queued = tw.translate({**body, "status": "queued"}, "gemini-interactions", "gemini", "response")
     assert "/status" in {loss.path for loss in queued.losses}
+
+
+@pytest.mark.parametrize("body", [{}, {"foo": 1}, {"error_description": "gone"}])
+def test_body_that_is_no_response_raises_decode_error(body: Any) -> None:
+    with pytest.raises(tw.DecodeError, match="/candidates"):
+        tw.translate(body, "gemini", "anthropic", "response")
+
+
+@pytest.mark.parametrize("body", [{"usage_metadata": {"prompt_token_count": 3}}, {"modelVersion": "gemini-3-pro"}])
+def test_response_without_candidates_is_decoded(body: Any) -> None:
+    assert tw.translate(body, "gemini", "anthropic", "response").value["content"] == []

@@ -382,3 +382,13 @@ def test_obfuscation_option_is_translated_for_streams(stream: bool) -> None:
     assert bool(dropped) is not stream
     back = translated_body(chat_request(USER_MESSAGE, stream=True, stream_options=options), CHAT, RESPONSES)
     assert back["stream_options"] == options
+
+
+@pytest.mark.parametrize("target", ["openai-chat", "openrouter"])
+def test_refusal_in_the_history_is_content(target: str) -> None:
+    refusal = {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    body = {"model": "gpt-5", "input": [{"role": "user", "content": "q"}, refusal, {"role": "user", "content": "q"}]}
+    translation = toolwire.translate(body, "openai-responses", target)
+    assert translation.value["messages"][1] == {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert toolwire.check(translation.value, target) == []
+    assert translation.losses == []

@@ -29,6 +29,9 @@ from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, Tool
 from toolwire.canonical.request import Request
 from toolwire.codec.losses import UNLOCATED, LossReport, SourcePath
 
+EMPTY_TEXT = "(nothing)"
+"""Text of the user turn that is added where a target requires one."""
+
 DERIVED_PREFIX = "call_tw"
 ESCAPED_PREFIX = "twx_"
 _DIGEST_PREFIX = "twh_"

@@ -14,6 +14,7 @@ from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
+    EMPTY_TEXT,
     Turn,
     assemble,
     ends_with_assistant_text,
@@ -67,7 +68,6 @@ from toolwire.protocols.anthropic.tools import (
 )
 from toolwire.protocols.anthropic.wire import FAMILY, MetadataShape, RequestShape
 
-EMPTY_TEXT = "(nothing)"
 ID_AND_NAME_RULES = IdAndNameRules(
     id_pattern=re.compile(r"[a-zA-Z0-9_-]+"),
     id_limit=64,
@@ -254,15 +254,22 @@ def _encode_messages(turns: list[Turn], plan: EncodingPlan, *, supports_prefill:
 
 
 def _encode_turns(turns: list[Turn], plan: EncodingPlan) -> list[Any]:
-    """Encode the turns as messages; a first user turn without content gets placeholder text."""
-    messages: list[Any] = []
+    """Encode the turns as messages; placeholder text stands for a first user turn without content, or for no turn."""
+    if plan.same_protocol:
+        return [message for turn in turns for message in encode_turn(turn, plan)]
+    messages = [] if turns else [_add_placeholder(plan)]
     for index, turn in enumerate(turns):
         encoded = encode_turn(turn, plan)
-        if not encoded and index == 0 and turn.role == "user" and not plan.same_protocol:
-            encoded = [{"role": "user", "content": EMPTY_TEXT}]
-            plan.report.added((), "", "/messages/0", "the target requires a user turn first")
+        if not encoded and index == 0 and turn.role == "user":
+            encoded = [_add_placeholder(plan)]
         messages += encoded
     return messages
+
+
+def _add_placeholder(plan: EncodingPlan) -> dict[str, Any]:
+    """Return the user message that stands for missing content, and report it."""
+    plan.report.added((), "", "/messages/0", "the target requires a user turn first")
+    return {"role": "user", "content": EMPTY_TEXT}
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:

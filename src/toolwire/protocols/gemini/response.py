@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.fallbacks import report_stop_reason
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
@@ -38,6 +39,9 @@ from toolwire.protocols.gemini.wire import (
     ResponseShape,
     UsageShape,
 )
+
+_IDENTIFYING_FIELDS = ("candidates", "prompt_feedback", "usage_metadata", "model_version", "response_id")
+"""Fields by which a response is recognized; one without candidates has at least one of the others."""
 
 CANONICAL_STOPS: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -114,6 +118,8 @@ def _decode_response(shape: ResponseShape) -> Response:
     """Decode a response with its candidates, prompt feedback and usage."""
     field_case = FieldCase()
     field_case.normalize(shape)
+    if all(getattr(shape, field) is UNSET for field in _IDENTIFYING_FIELDS):
+        raise DecodeError(FAMILY, "/candidates", "an array", "nothing")
     created, created_extras = decode_created(shape)
     form: tuple[str, ...] = ()
     candidates = () if shape.candidates is UNSET else _decode_candidates(shape.candidates)

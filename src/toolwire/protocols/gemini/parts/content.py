@@ -1,5 +1,6 @@
 """Decode and encode the parts of a content: text, media, thoughts, and the dispatch to calls and results."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +68,8 @@ _RESOLUTION_FIELDS = ("mediaResolution", "media_resolution")
 
 # URI prefixes of files that only Google can read: its Files API and Cloud Storage.
 _GOOGLE_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
+# Videos that Gemini reads by their page; clients send no MIME type with them.
+_YOUTUBE_URL = re.compile(r"https?://(?:(?:www|m|music)\.)?(?:youtube\.com|youtu\.be)/", re.IGNORECASE)
 _KINDS: dict[str, Any] = {"image": "image", "audio": "audio", "video": "video"}
 _MEDIA_TYPES = {
     "jpg": "image/jpeg",
@@ -134,7 +137,10 @@ def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | N
     names = {"source": "fileUri", "media_type": "mimeType", "name": "displayName"}
     form = [f"gemini:name:{field}={field_case.source_pointer('fileData/' + wire)}" for field, wire in names.items()]
     media = Media(
-        kind=_media_kind(media_type), source=source, media_type=media_type, name=unset_to_none(file.display_name)
+        kind="video" if media_type is None and _YOUTUBE_URL.match(file.file_uri) else _media_kind(media_type),
+        source=source,
+        media_type=media_type,
+        name=unset_to_none(file.display_name),
     )
     return _build_media(part, field_case, media, (file, "fileData"), (_FILE_FORM, *form))
 

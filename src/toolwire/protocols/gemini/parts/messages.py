@@ -11,7 +11,7 @@ from toolwire.canonical.events import MessageStart
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer_request import adapt_turns
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, one_turn_per_message
+from toolwire.codec.encoding.turns import EMPTY_TEXT, LocatedPart, Turn, assemble, one_turn_per_message
 from toolwire.codec.wire.extras import collect_extras, merge_extras
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra, with_unknown_fields
@@ -150,6 +150,9 @@ def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> 
         encoder = ContentsEncoder(plan)
         for turn in adapt_turns(assemble(request, plan.report, skip=lifted_count), plan):
             encoder.add(turn)
+        if not encoder.contents:
+            plan.report.added((), "", "/contents/0", "the target requires a content")
+            return [{"role": "user", "parts": [{"text": EMPTY_TEXT}]}]
         return encoder.contents
     contents = [_encode_same_protocol_content(turn, plan) for turn in one_turn_per_message(request.messages)]
     if len(contents) == 1 and (SINGLE_STRING in request.wire_form or SINGLE_CONTENT in request.wire_form):

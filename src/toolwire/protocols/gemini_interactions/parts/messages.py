@@ -23,7 +23,7 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.fallbacks import report_setting_change
 from toolwire.codec.encoding.tools import report_tool_change
-from toolwire.codec.encoding.turns import LocatedPart, Turn
+from toolwire.codec.encoding.turns import EMPTY_TEXT, LocatedPart, Turn
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras
 from toolwire.codec.wire.reader import Reader, UnknownVariant, describe_json, tag_of
 from toolwire.protocols.gemini_interactions.parts.calls import (
@@ -76,8 +76,6 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _read_step = Reader[Any](StepUnion, FAMILY).read
 _read_block = Reader[Any](InputUnion, FAMILY).read
-
-EMPTY_TEXT = "(nothing)"  # sent as the first user turn if there is none
 
 
 # ---- decode
@@ -198,14 +196,21 @@ def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
         content = _encode_input_content(message, turns[0], plan)
         if content is not None:
             return content
-    steps: list[Any] = []
+    if plan.same_protocol:
+        return [step for turn in turns for step in encode_turn(turn, plan)]
+    steps = [] if turns else [_add_placeholder(plan)]
     for number, turn in enumerate(turns):
         turn_steps = encode_turn(turn, plan)
-        if not turn_steps and number == 0 and turn.role == "user" and not plan.same_protocol:
-            turn_steps = [{"type": "user_input", "content": [{"type": "text", "text": EMPTY_TEXT}]}]
-            plan.report.added((), "", "/input/0", "the target requires a user turn first")
+        if not turn_steps and number == 0 and turn.role == "user":
+            turn_steps = [_add_placeholder(plan)]
         steps += turn_steps
     return steps
+
+
+def _add_placeholder(plan: StepPlan) -> dict[str, Any]:
+    """Return the step that stands for missing user input, and report it."""
+    plan.report.added((), "", "/input/0", "the target requires a user turn first")
+    return {"type": "user_input", "content": [{"type": "text", "text": EMPTY_TEXT}]}
 
 
 def _encode_input_content(message: Message, turn: Turn, plan: StepPlan) -> Any:

@@ -66,7 +66,7 @@ from toolwire.protocols.openai_chat.parts.reasoning import (
     encode_reasoning,
     requires_reasoning,
 )
-from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, TextPart
+from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, RefusalPart, TextPart
 
 CONTENT_LIST = "openai-chat:content:list"
 NO_CALLS = "openai-chat:calls:empty"
@@ -458,9 +458,11 @@ def _finish_assistant(
     """
     if calls:
         body["tool_calls"] = calls
-    if content.parts:
+    if "refusal" in body and not calls and not content.parts and not plan.for_client:
+        body["content"] = [RefusalPart(refusal=body.pop("refusal"))]  # the API rejects null content without calls
+    elif content.parts:
         body["content"] = content.text() if plan.for_client else content.encode(turn)
-    elif calls or plan.for_client or "refusal" in body:
+    elif calls or plan.for_client:
         body["content"] = None if plan.for_client or plan.target.host.content.null_with_calls else ""
     elif all(isinstance(located_part.part, Text) for located_part in turn.parts):
         body["content"] = ""
