@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import ToolChange
+from toolwire.canonical.content import ToolChange, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.interface import OriginalTool, ResponseMapping
@@ -133,11 +133,12 @@ class ToolNamePlan:
 def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None) -> list[LocatedTool]:
     """Return all tools of a conversation in order of first appearance, with groups flattened.
 
-    These are the declared tools and those loaded later (`loaded`, if already computed). Tools that were removed later
-    are included, since their calls may be in the history.
+    These are the declared tools, and those loaded later: by results of the client's tool search, or in messages
+    (`loaded`, if already computed). Tools that were removed later are included, since their calls may be in the
+    history.
     """
     declared: list[LocatedTool] = []
-    for index, tool in enumerate(request.tools or ()):
+    for index, tool in order_declarations(request):
         if isinstance(tool, ToolGroup):
             declared += flatten_tool(tool, ("tools", index))
         else:
@@ -153,6 +154,32 @@ def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None
             seen.add(name)
         unique.append(located)
     return unique
+
+
+def order_declarations(request: Request) -> list[tuple[int, Tool]]:
+    """Return the declared tools with their indexes; deferred ones are last if they are declared when they are loaded.
+
+    So does Claude Code, in alphabetical order, beside a placeholder for the tools to come. Its own provider keeps
+    deferred tools out of the cached prefix. At other targets they must follow the tools sent before, in the order in
+    which the client's tool search found them.
+    """
+    tools = list(enumerate(request.tools or ()))
+    if not any(type(tool) is NativeTool and tool.executor == "nobody" for _, tool in tools):
+        return tools
+    positions: dict[str, int] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ToolResult:
+                for item in part.content or ():
+                    if type(item) is ToolRef:
+                        positions.setdefault(item.name, len(positions) + 1)
+
+    def loading_position(located: tuple[int, Tool]) -> int:
+        """Return 0 for a tool that was declared from the start."""
+        tool = located[1]
+        return positions.get(tool.name, 0) if isinstance(tool, FunctionTool) and tool.defer else 0
+
+    return sorted(tools, key=loading_position)
 
 
 def loaded_tools(request: Request) -> list[LocatedTool]:

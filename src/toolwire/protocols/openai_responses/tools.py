@@ -33,7 +33,13 @@ from toolwire.codec.encoding.hosted_tools import (
     unread_settings,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import TARGET_HAS_TOOL_SEARCH, LocatedTool, is_tool_search, report_allowed_callers
+from toolwire.codec.encoding.tools import (
+    TARGET_HAS_TOOL_SEARCH,
+    LocatedTool,
+    is_tool_search,
+    order_declarations,
+    report_allowed_callers,
+)
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
@@ -300,7 +306,7 @@ def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
     plan.can_search_tools = plan.same_protocol or any(map(is_tool_search, request.tools))
     encoded: list[Any] = []
     groups: dict[str, list[Any]] = {}
-    for index, tool in enumerate(request.tools):
+    for index, tool in enumerate(request.tools) if plan.same_protocol else order_declarations(request):
         plan.output_pointer = f"/tools/{len(encoded)}"
         wire = encode_tool(tool, ("tools", index), plan)
         namespace = getattr(tool, "namespace", None)
