@@ -222,7 +222,7 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         {"type": "text", "text": "Be brief."},
         {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}},
     ]
-    body = anthropic_request(system=blocks)
+    body = anthropic_request(system=blocks, model="gpt-6")
     translated = translated_body(body, ANTHROPIC, CHAT)
     assert "cache_control" not in str(translated)
     assert translated["messages"][0]["content"] == [

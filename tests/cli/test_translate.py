@@ -1,6 +1,7 @@
 """`toolwire translate` through click's test runner and as a subprocess."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -268,3 +269,24 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_share_that_could_be_read_from_the_cache_is_printed(tmp_path: Path) -> None:
+    previous = tmp_path / "previous.json"
+    previous.write_text(json.dumps(REQUEST))
+    later = [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And tomorrow?"}]
+    body = json.dumps({**REQUEST, "messages": [*REQUEST["messages"], *later]})
+    arguments = ["translate", "--from", "anthropic", "--to", "gemini", "--model", "m", "--previous", str(previous)]
+    result = CliRunner().invoke(main, arguments, input=body)
+    assert result.exit_code == 0
+    assert re.search(r"could be read from the prompt cache: \d+ of about \d+ tokens \(\d\d%\)", result.stderr)
+    refused = CliRunner().invoke(main, [*arguments, "--kind", "response"], input=json.dumps(RESPONSE))
+    assert (refused.exit_code, "--previous can't be used" in refused.stderr) == (2, True)
+
+
+def test_cache_marks_are_added_on_request() -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+    arguments = ["translate", "--from", "openai-chat", "--to", "anthropic"]
+    assert "cache_control" not in json.loads(CliRunner().invoke(main, arguments, input=body).stdout)
+    marked = CliRunner().invoke(main, [*arguments, "--cache", "auto"], input=body)
+    assert json.loads(marked.stdout)["cache_control"] == {"type": "ephemeral"}

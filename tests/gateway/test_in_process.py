@@ -141,3 +141,21 @@ def test_secrets_are_redacted_from_a_failure_within_the_stream() -> None:
         assert "is wrong" in str(failure.value)
 
     run_async(work())
+
+
+@pytest.mark.parametrize(("option", "is_marked"), [("", True), ('cache = "off"', False)])
+def test_requests_of_agents_are_marked_for_the_cache_of_anthropic(option: str, is_marked: bool) -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(http_response("401 Unauthorized", b"{}"))
+        async with serve_upstream(script) as origin:
+            config = (
+                f'[providers.p]\nprotocol = "anthropic"\nbase_url = "http://{origin.authority}"\napi_key = "secret"\n'
+            )
+            config += f'[[routes]]\nprovider = "p"\n{option}'
+            model = await open_model("m", with_memory_state(parse_config(config, {})), {"HOME": "/nonexistent"})
+            with pytest.raises(ModelFailed):
+                await events_of(model)
+            await model.close()
+        assert (b'"cache_control":{"type":"ephemeral"}' in script.requests[0]) is is_marked
+
+    run_async(work())

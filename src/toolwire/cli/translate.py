@@ -50,6 +50,17 @@ EXIT_REFUSED = 3
     type=click.Choice(["native", "summary"]),
     help="Images and files in tool results: translate them, or replace them with a line of text.",
 )
+@click.option(
+    "--cache",
+    type=click.Choice(["auto", "off"]),
+    help="Add the marks or the key that the target's prompt cache needs, as the gateway does. Default: off.",
+)
+@click.option(
+    "--previous",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="The previous request of the conversation: estimate how much could be read from the prompt cache.",
+)
 def command(
     *,
     source: str,
@@ -60,6 +71,8 @@ def command(
     model: str | None,
     hosted_tools: str | None,
     binary_results: str | None,
+    cache: str | None,
+    previous: Path | None,
 ) -> None:
     """Translate a body or a stream from stdin to stdout.
 
@@ -72,8 +85,10 @@ def command(
       toolwire translate --from anthropic --to openai-chat < request.json
       toolwire translate --from openai-chat --to anthropic --kind stream < answer.sse
     """
-    option_values = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results}
+    option_values = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results, "cache": cache}
     options = {name: value for name, value in option_values.items() if value is not None}
+    if previous is not None and kind != "request":
+        raise BadInput(f"--previous can't be used with --kind {kind}")
     if kind == "stream" and options:
         flags = ", ".join("--" + name.replace("_", "-") for name in options)
         raise BadInput(f"{flags} can't be used with --kind stream")
@@ -88,6 +103,9 @@ def command(
         _print_losses(losses)
     if output is None:
         raise SystemExit(EXIT_REFUSED)
+    if previous is not None:
+        with report_bad_input():
+            _print_cache_share(output, previous.read_bytes(), source, target, options)
     # Flush here, so that click can still handle a closed pipe quietly.
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
@@ -112,6 +130,17 @@ def _translate(
         raise BadInput(stream.error.message)
     refused = refused_losses(stream.losses, strict=options["strict"])
     return (None, refused) if refused else (output, stream.losses)
+
+
+def _print_cache_share(output: bytes, previous: bytes, source: str, target: str, options: dict[str, Any]) -> None:
+    """Print how much of the translated request could be read from the cache after the previous request."""
+    from toolwire.protocols import PROTOCOLS
+    from toolwire.translation.cache_share import estimate_cache_share
+
+    earlier = toolwire.translate(previous, source=source, target=target, **options).to_bytes()
+    share = estimate_cache_share(output, [earlier], PROTOCOLS[target])
+    tokens = f"{share.readable_tokens} of about {share.tokens} tokens"
+    click.echo(f"could be read from the prompt cache: {tokens} ({share.share:.0%})", err=True)
 
 
 def _print_losses(losses: "Sequence[Loss]") -> None:

@@ -64,6 +64,8 @@ class Target(Struct, frozen=True, kw_only=True):
     host: HostProfile = OPENAI
     model_info: ModelInfo | None = None  # facts about the model; by default those that its name tells
     context_tokens: int | None = None  # for Ollama: the context size (`num_ctx`) to request
+    adds_cache_marks: bool = False  # set cache marks if the request has none, where the provider caches only by marks
+    cache_key: str | None = None  # the conversation's key for the prompt cache, where the host accepts one
 
 
 class OriginalTool(Struct, frozen=True):
@@ -202,6 +204,10 @@ class Codec(Struct, frozen=True, kw_only=True):
     has_independent_messages: bool = False
     # whether the messages of a request of another protocol can be encoded without those before them
     is_separable: Callable[[Request], bool] = lambda _: True
+    # removes what only the vendor's own servers read; used for requests to other vendors
+    remove_attribution: Callable[[Request, LossReport], Request] = lambda request, _: request
+    caches_by_marks: bool = False  # clients mark the prefixes to cache; without marks nothing is cached
+    has_cache_key: bool = False  # clients may name the conversation for the prompt cache
     mid_conversation_settings: bool = False  # settings may change within a conversation
     # by canonical type, extras that another protocol of the family has as well
     shared_fields: Mapping[str, frozenset[str]] = {}

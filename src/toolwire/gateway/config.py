@@ -96,6 +96,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     tool_calls: Literal["hidden", "shown"] = "hidden"
     search_above: int = 40
+    cache: Literal["auto", "off"] = "auto"
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None

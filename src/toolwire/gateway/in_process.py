@@ -33,6 +33,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
+from toolwire.translation.caching import with_caching
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
 
@@ -92,6 +93,8 @@ class GatewayModel:
         options = self._route_match.options
         facts = await look_up_backend(services, backend, options, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)
+        if options.cache == "auto":
+            target = with_caching(target, request, None, codec)
         try:
             # The runtime keeps its own history, so the provider need not store the response.
             upstream_request = disable_storage(request) if target.host.fields.stores_by_default else request

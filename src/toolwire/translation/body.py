@@ -12,17 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, Strictness, counted_losses
-from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import CHAT, HOST_NAMES, profile_named
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
-from toolwire.codec.losses import UNLOCATED
+from toolwire.codec.losses import UNLOCATED, LossReport
 from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.caching import with_caching
 from toolwire.translation.history import has_envelopes, restore_envelopes
 from toolwire.translation.pipeline import adapt_response
+from toolwire.translation.request import adapt_request
 from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
 from toolwire.translation.stages.tool_call_parsers.stage import report_recovered
@@ -64,6 +65,7 @@ def _pointers_of(text: str, value: Any, pointer: str) -> Iterator[str]:
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
 BodyKind = Literal["request", "response", "error"]
 HostedTools = Literal["drop", "function", "refuse"]
+Caching = Literal["auto", "off"]
 
 
 class Translation:
@@ -121,6 +123,7 @@ def translate(
     host: str = OPENAI.name,
     tool_call_parser: str = "off",
     reasoning_parser: str = "off",
+    cache: Caching = "off",
 ) -> Translation:
     """Translate one body from one protocol to another.
 
@@ -144,6 +147,7 @@ def translate(
         host: The profile of the server, such as `deepseek`; `generic` for unknown Chat servers.
         tool_call_parser: For a response: the dialect of calls that the model wrote as text; `auto` for all, or `off`.
         reasoning_parser: The same for reasoning, as in `<think>`.
+        cache: For a request: with `auto`, add the marks or the key that the target's prompt cache needs.
 
     """
     reader, writer = get_codec(source), get_codec(target)
@@ -153,7 +157,7 @@ def translate(
         case "request":
             options = Target(model=model, version=version, stream=stream, site=site, title=title, host=profile)
             options = replace(options, binary_results=binary_results, hosted_tools=hosted_tools)
-            encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
+            encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key, cache=cache)
         case "response":
             recovery = text_recovery(tool_call_parser, reasoning_parser, model)
             context = response_context(request, reader, writer, hosted_tools, profile, recovery=recovery)
@@ -173,20 +177,31 @@ _EncodedWithLosses = tuple[EncodedBody, Callable[[], list[Loss]]]
 
 
 def _translate_request(
-    data: bytes, reader: Codec, writer: Codec, options: Target, envelope_key: EnvelopeKey | None
+    data: bytes,
+    reader: Codec,
+    writer: Codec,
+    options: Target,
+    envelope_key: EnvelopeKey | None,
+    *,
+    cache: Caching,
 ) -> _EncodedWithLosses:
     """Translate the JSON bytes of a request, and open the envelopes that the client echoed in its history."""
     request = reader.decode_request(data, Route(model=options.model, stream=options.stream))
-    restore_losses: list[Loss] = []
+    losses: list[Loss] = []
     if has_envelopes(request):
         received = request
         request, restore_report = restore_envelopes(
             received, reader, envelope_key, same_protocol=received.origin == writer.name
         )
-        restore_losses = restore_report.resolve(received, reader.wire_names)
-    request = apply_setting_changes(isolate_foreign_extras(request, reader, writer), reader, writer)
-    encoded_body = writer.encode_request(request, options)
-    return encoded_body, lambda: restore_losses + encoded_body.report.resolve(request, reader.wire_names)
+        losses = restore_report.resolve(received, reader.wire_names)
+    report = LossReport()
+    adapted = adapt_request(request, reader, writer, report)
+    if report:
+        losses += report.resolve(request, reader.wire_names)
+    if cache == "auto":
+        options = with_caching(options, request, reader, writer)
+    encoded_body = writer.encode_request(adapted, options)
+    return encoded_body, lambda: losses + encoded_body.report.resolve(adapted, reader.wire_names)
 
 
 def _translate_response(

@@ -138,7 +138,7 @@ class RequestSnapshot(Struct, eq=False):
         known, ends = memoryview(self.body), self.ends
         count = max(1, len(ends) - _MOVING_MESSAGES)  # most clients change at most the last ones
         if not body.startswith(known[self.start : ends[count - 1]], self.start):
-            return bisect_right(ends, _common_size(self.body, body, self.start))
+            return bisect_right(ends, common_size(self.body, body, self.start))
         while count < len(ends) and body.startswith(known[ends[count - 1] : ends[count]], ends[count - 1]):
             count += 1
         return count
@@ -241,7 +241,7 @@ def _element_ends(body: bytes, start: int, elements: Sequence[Raw]) -> list[int]
     return ends
 
 
-def _common_size(known: bytes, body: bytes, start: int) -> int:
+def common_size(known: bytes, body: bytes, start: int = 0) -> int:
     """Return the position of the first difference between two bodies; they are equal before `start`."""
     step = _STEP
     while step:

@@ -213,6 +213,7 @@ def test_cache_marks_are_dropped_and_reported() -> None:
     assert "prompt_cache_breakpoint" not in json.dumps(body)
     places = ["/system/0", "/messages/0/content/0", "/messages/0/content/1"]
     assert losses == [("dropped", f"{path}/cache_control") for path in places]
+    request_body["model"] = "gpt-6"
     assert json.dumps(translated(request_body, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
 
 

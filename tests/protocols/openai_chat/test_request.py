@@ -244,10 +244,29 @@ def test_strict_is_dropped_for_unsupported_schema(schema: Any, strict: bool) -> 
 
 def test_cache_mark_loses_only_its_ttl() -> None:
     block = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    body = anthropic_request({"role": "user", "content": [block]})
-    (part,) = translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"]
+    body = anthropic_request({"role": "user", "content": [block, {"type": "text", "text": "Short."}]}, model="gpt-5.6")
+    part, _ = translated_body(body, ANTHROPIC, CHAT)["messages"][0]["content"]
     assert part == {"type": "text", "text": "Long.", "prompt_cache_breakpoint": {"mode": "explicit"}}
     assert loss_paths(body, ANTHROPIC, CHAT) == {"/messages/0/content/0/cache_control/ttl"}
+
+
+@pytest.mark.parametrize("model", ["gpt-5.5", "gpt-4o", "o4-mini", "claude-opus-5-5"])
+def test_cache_marks_are_sent_only_to_models_that_accept_them(model: str) -> None:
+    block = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    body = anthropic_request(system=[block, {"type": "text", "text": "Be kind."}], model=model)
+    assert "prompt_cache_breakpoint" not in str(translated_body(body, ANTHROPIC, CHAT))
+    assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/system/0/cache_control")
+
+
+def test_moving_cache_mark_does_not_change_the_form_of_a_message() -> None:
+    block = {"type": "text", "text": "Fix it."}
+    marked = anthropic_request({"role": "user", "content": [block | {"cache_control": {"type": "ephemeral"}}]})
+    plain = anthropic_request({"role": "user", "content": [block]})
+    for target in (CHAT, RESPONSES, "openrouter"):
+        translations = [translated_body(body, ANTHROPIC, target, model="gpt-6") for body in (marked, plain)]
+        messages = [body.get("messages") or body["input"] for body in translations]
+        assert messages[0] == messages[1]
+        assert has_loss_at(loss_paths(marked, ANTHROPIC, target, model="gpt-6"), "/messages/0/content/0/cache_control")
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(40, True), (41, False)])

@@ -176,9 +176,9 @@ def _text_blocks(*texts: str) -> list[Any]:
 
 def test_cache_marks_are_sent_on_text_and_reported_on_tools() -> None:
     mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    message = {"role": "user", "content": [{"type": "text", "text": "x", **mark}]}
-    body = anthropic_request(message, tools=[{**anthropic_tool(), **mark}])
-    (part,) = translated_body(body, ANTHROPIC, RESPONSES)["input"][0]["content"]
+    message = {"role": "user", "content": [{"type": "text", "text": "x", **mark}, {"type": "text", "text": "y"}]}
+    body = anthropic_request(message, tools=[{**anthropic_tool(), **mark}], model="gpt-6")
+    part, _ = translated_body(body, ANTHROPIC, RESPONSES)["input"][0]["content"]
     assert part["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
     losses = loss_paths(body, ANTHROPIC, RESPONSES)
     assert has_loss_at(losses, "/messages/0/content/0/cache_control/ttl")

@@ -32,6 +32,12 @@ class IdAndNameRules(Struct, frozen=True):
     freeform: bool
 
 
+MOVING_MARKS = frozenset({"anthropic"})
+"""Protocols whose clients mark the last message for the cache, and so move the mark with every turn."""
+
+FORM_REASON = "a mark would change the form of the message from a string to a list, and part the cached prefix"
+
+
 def resolve_target(target: Target, request: Request, describe_model: Callable[[str], ModelInfo]) -> Target:
     """Return the target with its model, and with the facts that the model's name tells unless others are given."""
     model = request.model if target.model is None else target.model
@@ -42,6 +48,7 @@ class EncodingPlan:
     """The state of one encoding: the target, the loss report, tool names, ids and counters."""
 
     cache_marks = 0  # written so far
+    has_moving_marks = False  # marks in messages move with every turn, and must not change the form of a message
     last_hosted_call_id = ""  # for hosted results that name no call
     request: Request | None = None  # set once its tools are encoded
     computer_use: "ComputerUsePlan | None" = None  # converts computer calls, if there are any
@@ -106,6 +113,15 @@ class EncodingPlan:
             return False
         self.legal_ids.add(id)
         return True
+
+    def accepts_cache_mark(self, path: SourcePath) -> bool:
+        """Return whether the target accepts the mark of the value at `path`; otherwise it is reported as dropped."""
+        host = self.target.host
+        if not self.adapts or host.accepts_cache_marks(self.target.model):
+            return True
+        reason = "the model may not support cache marks" if host.content.cache_marks else host.rejects("cache marks")
+        self.report.dropped((*path, "cache"), "", reason)
+        return False
 
     def call_id(self, id: str) -> str:
         """Return the id under which the target knows a call: the same if it is legal, else an escaped one."""

@@ -27,7 +27,7 @@ PROFILE = replace(
     ),
     content=replace(OPENAI.content, media=("image", "audio")),
     output=Output(),
-    fields=Fields(unknown="refused", user_pattern=r".{0,64}"),
+    fields=Fields(unknown="refused", user_pattern=r".{0,64}", cache_key=True),
     errors=Errors(
         wordings=OPENAI.errors.wordings
         | {
@@ -41,6 +41,7 @@ PROFILE = replace(
     ),
     sources={
         "reasoning": unverified("models of other vendors keep their rules"),
+        "content.marked_models": unverified("as OpenAI's API"),
         "content.media": peer("pydantic-ai", note="no files in chat"),
         "fields": reported(
             "openai/openai-python#1724",
@@ -48,6 +49,7 @@ PROFILE = replace(
             "run-llama/llama_index#17731",
             note="which arguments are known depends on the api-version",
         ),
+        "fields.cache_key": unverified("as OpenAI's API"),
         "fields.user_pattern": peer("bifrost"),
         "errors": reported("openai/openai-python#1724", "promptfoo#3781", "langmanus#119"),
     },

@@ -1,15 +1,20 @@
 """Unknown servers that are assumed to accept their entire protocol."""
 
-from toolwire.codec.hosts.openai import MODEL_REASONING
+from toolwire.codec.hosts.openai import CONTENT, MODEL_REASONING
 from toolwire.codec.hosts.profile import Fields, HostProfile, unverified
 
 COMPATIBLE = HostProfile(
     name="compatible",
     title="Servers that accept the entire protocol",
     pass_through=True,
+    content=CONTENT,
     reasoning=MODEL_REASONING,
     fields=Fields(user_pattern=r".{0,64}"),
-    sources={"reasoning": unverified("by the names of models"), "fields": unverified("as OpenAI's API")},
+    sources={
+        "content": unverified("as OpenAI's API"),
+        "reasoning": unverified("by the names of models"),
+        "fields": unverified("as OpenAI's API"),
+    },
 )
 PROFILE = COMPATIBLE
 PROFILES = (PROFILE,)

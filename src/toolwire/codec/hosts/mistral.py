@@ -78,6 +78,7 @@ PROFILE = HostProfile(
         ),
         unknown="refused",
         renamed={"seed": "random_seed"},
+        cache_key=True,
     ),
     errors=Errors(
         body='{"object":"error","message":"$message","type":"$type","param":null,"code":"$code"}',
@@ -132,6 +133,7 @@ PROFILE = HostProfile(
         "output": reported("eca#231", "eca#315"),
         "output.stream_usage": reported("CherryHQ/cherry-studio#8937", note="usage comes in the last chunk anyway"),
         "fields": reported("Gitlawb/openclaude#739", "pydantic/pydantic-ai#6654"),
+        "fields.cache_key": reported("anomalyco/opencode#27556", note="without it nothing is cached"),
         "fields.known": from_types("mistralai"),
         "errors": reported("eca#231", "avante-corp/avante.nvim#2562", "anomalyco/opencode#1680"),
     },

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.profile import (
+    Content,
     EchoRule,
     Errors,
     Fields,
@@ -13,6 +14,8 @@ from toolwire.codec.hosts.profile import (
     documented,
     reported,
 )
+
+_CACHING = "developers.openai.com/api/docs/guides/prompt-caching"
 
 MODEL_REASONING = Reasoning(
     fields=("reasoning_content", "reasoning"),
@@ -26,13 +29,16 @@ MODEL_REASONING = Reasoning(
 )
 """Reasoning of models that must be sent back, by their names, for hosts that may serve any model."""
 
+CONTENT = Content(marked_models=("gpt-5.[6-9]*", "gpt-[6-9]*", "openai/gpt-5.[6-9]*", "openai/gpt-[6-9]*"))
+
 OPENAI = HostProfile(
     name="openai",
     title="OpenAI",
     pass_through=True,
+    content=CONTENT,
     reasoning=MODEL_REASONING,
     recognition=Recognition(hostnames=("api.openai.com", "*.api.openai.com")),
-    fields=Fields(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True),
+    fields=Fields(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True, cache_key=True),
     errors=Errors(
         wordings={
             "fields.unknown": Wording(message="Unrecognized request argument supplied: {name}"),
@@ -48,6 +54,8 @@ OPENAI = HostProfile(
         }
     ),
     sources={
+        "content": documented(_CACHING, note="400 before GPT-5.6"),
+        "fields.cache_key": documented(_CACHING),
         "reasoning": reported("earendil-works/pi#3636", "earendil-works/pi#4178", note="models of others at a proxy"),
         "fields.unknown": documented("platform.openai.com"),
         "fields.user_pattern": reported("maximhq/bifrost#1000"),

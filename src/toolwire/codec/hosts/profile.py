@@ -61,6 +61,7 @@ class Content(Facts, frozen=True, kw_only=True):
     null_with_calls: bool = True  # accepts `content: null` beside tool calls
     empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
     cache_marks: bool = True  # accepts the protocol's cache marks
+    marked_models: tuple[str, ...] = ALL_MODELS  # models that accept them
     cache_ttl: bool = True  # accepts a lifetime in cache marks
 
 
@@ -186,6 +187,7 @@ class Fields(Facts, frozen=True, kw_only=True):
     user_pattern: str | None = None  # legal end-user ids; None: all
     max_temperature: float | None = None
     stores_by_default: bool = False  # stores responses unless `store` is false
+    cache_key: bool = False  # finds the cache of a conversation by its `prompt_cache_key`
 
 
 class Wording(Facts, frozen=True, kw_only=True):
@@ -225,6 +227,10 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
     fields: Fields = Fields()
     errors: Errors = Errors()
     sources: dict[str, Source] = field(default_factory=dict)  # by fact, such as `tools.max_count`, or group
+
+    def accepts_cache_marks(self, model: str | None) -> bool:
+        """Return whether a model accepts cache marks; None: any model."""
+        return self.content.cache_marks and (model is None or matches_model(self.content.marked_models, model))
 
     def lacks(self, feature: str) -> str:
         """Return the reason for a loss: the host has no such feature."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
-from toolwire.codec.encoding.fallbacks import apply_setting_changes, disable_storage
+from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
@@ -34,9 +34,10 @@ from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import raise_for_losses
+from toolwire.translation.caching import with_caching
 from toolwire.translation.history import has_envelopes, restore_envelopes
 from toolwire.translation.prompted_tools import prompt_tools, prompting_codec
-from toolwire.translation.stages.family import isolate_foreign_extras
+from toolwire.translation.request import adapt_request
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 from toolwire.translation.stages.withheld import WithheldSignatures
 
@@ -134,7 +135,7 @@ def build_upstream_request(
 def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -> Target:
     """Describe the backend to the encoder."""
     options = exchange.route_match.options
-    return Target(
+    target = Target(
         model=backend.model,
         stream=exchange.is_streaming,
         realm=backend.provider.name,
@@ -142,6 +143,10 @@ def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -
         binary_results=options.binary_results,
         **facts,
     )
+    if options.cache == "off":
+        return target
+    client, upstream = exchange.client_request.codec, PROTOCOLS[backend.provider.protocol]
+    return with_caching(target, exchange.request, client, upstream)
 
 
 def _restore_state(draft: Draft) -> None:
@@ -157,9 +162,11 @@ def _restore_state(draft: Draft) -> None:
 
 
 def _adapt_settings(draft: Draft) -> None:
-    """Hide extras of another protocol family, and apply changes of settings within the conversation."""
-    client, upstream = draft.client, draft.upstream
-    draft.request = apply_setting_changes(isolate_foreign_extras(draft.request, client, upstream), client, upstream)
+    """Adapt extras, attribution and settings to another protocol."""
+    report, request, client = LossReport(), draft.request, draft.client
+    draft.request = adapt_request(request, client, draft.upstream, report)
+    if report:
+        draft.losses = draft.losses + report.resolve(request, client.wire_names)
 
 
 def _plan_emulation(draft: Draft, route_tools: RouteTools | None) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, Exchange
+from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
@@ -34,6 +36,7 @@ from toolwire.gateway.server.stream_sender import StreamSender
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.cache_share import estimate_cache_share
 from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Receive, Scope, Send, run_lifespan
 
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
@@ -281,6 +284,9 @@ class App:
             tenant=http_request.observer.principal.tenant,
         )
         upstream_request = await self._dispatcher.translate(client_request)
+        cache: dict[str, Any] = {}
+        if previous := bytes(dry_run.previous):
+            cache = await self._estimate_cache(replace(client_request, body=previous), upstream_request)
         provider = upstream_request.backend.provider
         translation = {
             "provider": provider.name,
@@ -290,9 +296,16 @@ class App:
             ),  # `query` may contain keys
             "body": msgspec.Raw(upstream_request.body),
             "losses": upstream_request.losses,
-        }
+        } | cache
         encoded = await executor.run(msgspec.json.encode, translation, heavy=is_heavy_body(body))
         await http_request.respond(200, encoded, [JSON_HEADER])
+
+    async def _estimate_cache(self, previous: ClientRequest, upstream_request: UpstreamRequest) -> dict[str, Any]:
+        """Return the member of a dry run that states how much of the request the cache could hold."""
+        earlier, executor = await self._dispatcher.translate(previous), self._dispatcher.services.body_executor
+        body, codec = upstream_request.body, upstream_request.codec
+        share = await executor.run(estimate_cache_share, body, [earlier.body], codec, heavy=is_heavy_body(body))
+        return {"cache": {**msgspec.structs.asdict(share), "share": round(share.share, 3)}}
 
     # ---- resources
 
@@ -382,6 +395,7 @@ class DryRun(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
+    previous: msgspec.Raw = msgspec.Raw()  # the conversation's previous request, to estimate what the cache holds
 
 
 def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:

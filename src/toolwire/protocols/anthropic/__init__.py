@@ -13,6 +13,7 @@ from toolwire.protocols.anthropic.request import (
     WIRE_NAMES,
     decode_request,
     encode_request,
+    remove_attribution,
 )
 from toolwire.protocols.anthropic.response import (
     decode_response,
@@ -43,6 +44,8 @@ CODEC = Codec(
     encode_request=encode_request,
     system_member="system",
     is_separable=is_separable,
+    remove_attribution=remove_attribution,
+    caches_by_marks=True,
     decode_response=decode_response,
     encode_response=encode_response,
     decode_error=decode_error,

@@ -22,7 +22,7 @@ from toolwire.codec.encoding.turns import (
     one_turn_per_message,
 )
 from toolwire.codec.interface import EncodedBody, Route, Target
-from toolwire.codec.losses import LossReport
+from toolwire.codec.losses import LossReport, with_source_positions
 from toolwire.codec.models.claude import claude_info, refuses_prefill
 from toolwire.codec.token_count import TokenCountApi, select_fields
 from toolwire.codec.wire.extras import (
@@ -46,6 +46,7 @@ from toolwire.protocols.anthropic.parts.messages import (
     trim_prefill,
 )
 from toolwire.protocols.anthropic.settings import (
+    add_cache_marks,
     decode_sampling,
     decode_settings,
     encode_max_tokens,
@@ -136,6 +137,7 @@ WIRE_NAMES = {
     "Usage.reasoning": "/output_tokens_details/thinking_tokens",
 }
 
+_ATTRIBUTION_PREFIX = "x-anthropic-billing-header:"
 _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 # ---- decode
@@ -188,6 +190,27 @@ def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
     )
 
 
+# ---- attribution
+
+
+def remove_attribution(request: Request, report: LossReport) -> Request:
+    """Return the request without the line that Claude Code writes before its system prompt, for Anthropic's billing.
+
+    It means nothing to other vendors. Some versions write a new `cch` into it with every request. As the first words of
+    the prompt it then keeps every cache of prompt prefixes from matching.
+    """
+    if not request.system or not request.system[0].text.startswith(_ATTRIBUTION_PREFIX):
+        return request
+    first, *others = with_source_positions(request, WIRE_NAMES, "system").system or ()
+    reason = "billing information for Anthropic, which would part the prompt caches of other vendors"
+    if rest := first.text.partition("\n")[2].lstrip("\n"):
+        report.approximated(("system", 0), "", f"sent without {reason}")
+        others.insert(0, replace(first, text=rest))
+    else:
+        report.dropped(("system", 0), "", reason)
+    return replace(request, system=tuple(others) or None)
+
+
 # ---- encode
 
 
@@ -237,6 +260,8 @@ def _encode_fields(request: Request, plan: EncodingPlan) -> dict[str, Any]:
     shape["service_tier"] = encode_tier(request, plan)
     shape["cache_control"] = encode_cache(request.cache, (), plan)
     if not plan.same_protocol:
+        if target.adds_cache_marks and not plan.cache_marks:
+            add_cache_marks(shape, plan)
         _report_unsupported(request, plan)
     return shape
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
@@ -22,10 +23,12 @@ from toolwire.protocols.anthropic.fields import OUTPUT_SCHEMA
 from toolwire.protocols.anthropic.parts.messages import lacks_thinking
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
+    CacheShape,
     ChoiceShape,
     FormatShape,
     RequestShape,
     SettingsShape,
+    TextBlock,
     ThinkingShape,
 )
 
@@ -373,3 +376,20 @@ def encode_tier(request: Request, plan: EncodingPlan) -> Any:
         return "standard_only"
     plan.report.dropped((), "tier", f"the target has no service tier {request.tier}")
     return UNSET
+
+
+def add_cache_marks(shape: dict[str, Any], plan: EncodingPlan) -> None:
+    """Mark the end of the system text and of the conversation in the encoded request `shape`.
+
+    The first mark is for other conversations with the same tools and system text, which precede the messages in the
+    provider's prompt. The second one, at the top level, moves along as the conversation grows, and changes no message.
+    """
+    reason = "the target caches only up to marks, which the source does not need"
+    blocks = shape["system"]
+    if isinstance(blocks, str):
+        blocks = shape["system"] = [TextBlock(text=blocks)]
+    if blocks and isinstance(last := blocks[-1], TextBlock):
+        blocks[-1] = replace(last, cache_control=CacheShape(type="ephemeral"))
+        plan.report.added((), "", f"/system/{len(blocks) - 1}/cache_control", reason)
+    shape["cache_control"] = CacheShape(type="ephemeral")
+    plan.report.added((), "", "/cache_control", reason)

@@ -25,6 +25,7 @@ CODEC = Codec(
     surface=Surface(endpoints=(Endpoint("/v1/chat/completions"),), key_header="authorization"),
     decode_request=decode_request,
     encode_request=encode_request,
+    has_cache_key=True,
     decode_response=decode_response,
     encode_response=encode_response,
     decode_error=decode_error,

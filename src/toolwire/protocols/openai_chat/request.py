@@ -16,7 +16,7 @@ from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.hosts import convert_system_messages, encode_user, fit_fields, host_rules
-from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
+from toolwire.codec.encoding.plan import MOVING_MARKS, EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
     LocatedPart,
@@ -61,7 +61,7 @@ from toolwire.protocols.openai_chat.tools import (
     encode_tools,
 )
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, RequestShape
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, add_cache_key, decode_end_user
 
 ID_AND_NAME_RULES = IdAndNameRules(
     id_pattern=re.compile(r"[\x20-\x7e]+"),
@@ -275,6 +275,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     model = target.model
     rules = ID_AND_NAME_RULES if target.host.tools is DEFAULT_TOOLS else host_rules(target.host)
     plan = EncodingPlan(rules, LossReport(), target, same_protocol=same_protocol)
+    plan.has_moving_marks = request.origin in MOVING_MARKS
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
     tools, functions = encode_tools(request, plan)
     messages = _encode_messages(request, plan)
@@ -296,6 +297,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         restore_extras(body, node, FAMILY)
     restore_extras(body, request, SHARED_FAMILY)
     if not plan.same_protocol:
+        add_cache_key(body, target, plan.report)
         _remove_unsupported(body, plan)
         if not request.plain:
             plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))

@@ -31,6 +31,7 @@ CODEC = Codec(
     ),
     decode_request=decode_request,
     encode_request=encode_request,
+    has_cache_key=True,
     system_member="instructions",
     decode_response=decode_response,
     encode_response=encode_response,

@@ -17,7 +17,7 @@ from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.hosts import encode_user
-from toolwire.codec.encoding.plan import IdAndNameRules, resolve_target
+from toolwire.codec.encoding.plan import MOVING_MARKS, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
@@ -57,7 +57,7 @@ from toolwire.protocols.openai_responses.wire import (
     ReasoningItem,
     RequestShape,
 )
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, decode_end_user
+from toolwire.protocols.vendors.openai import REPRESENTED_USER, add_cache_key, decode_end_user
 
 FAMILIES = (FAMILY, SHARED_FAMILY, CONSTRAINT_FAMILY, ECHO_FAMILY)
 ID_AND_NAME_RULES = IdAndNameRules(
@@ -311,6 +311,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     adapts = not target.host.pass_through
     rules = _FUNCTION_RULES if adapts and not target.host.tools.freeform else ID_AND_NAME_RULES
     plan = ItemPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
+    plan.has_moving_marks = request.origin in MOVING_MARKS
     if adapts:
         request = fit_messages(request, plan)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
@@ -340,6 +341,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     restore_extras(body, request, SHARED_FAMILY)
     for node in (request, request.thinking, request.output, request.continuation):
         restore_extras(body, node, FAMILY)
+    if not plan.same_protocol:
+        add_cache_key(body, target, plan.report)
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, FAMILIES)
     if adapts:

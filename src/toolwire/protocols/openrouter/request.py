@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import CacheMark
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
@@ -21,7 +22,7 @@ from toolwire.codec.wire.reader import escape_pointer
 from toolwire.protocols.openai_chat import request as chat
 from toolwire.protocols.openai_chat.parts.messages import report_message
 from toolwire.protocols.openai_chat.settings import encode_output, encode_sampling
-from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
+from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, TextPart
 from toolwire.protocols.openrouter.parts.content import represented_tokens
 from toolwire.protocols.openrouter.parts.messages import (
     DialectPlan,
@@ -63,6 +64,7 @@ FIRST_MODEL = "openai-chat:model:first"
 SERVICE_TIERS = ("auto", "default", "fast", "flex", "priority", "scale", "ultrafast")
 _SHARED_FIELDS = ("prompt_cache_key", "prompt_cache_options")
 _CACHE_OPTIONS = ("mode", "ttl")
+_CLAUDE = "claude"  # in the names of models that cache only by marks
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
@@ -195,7 +197,7 @@ def _encode_same_protocol(request: Request, target: Target) -> EncodedBody:
 def _encode_foreign(request: Request, target: Target) -> EncodedBody:
     """Encode a request that came from another protocol."""
     model = request.model if target.model is None else target.model
-    plan = DialectPlan(ID_AND_NAME_RULES, target, model, request.messages)
+    plan = DialectPlan(ID_AND_NAME_RULES, target, model, request)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
     tools = encode_tools(request, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
@@ -207,10 +209,28 @@ def _encode_foreign(request: Request, target: Target) -> EncodedBody:
     _encode_other_fields(request, body, plan)
     for node in (request, request.sampling):
         restore_extras(body, node, FAMILY)
+    if target.adds_cache_marks and _CLAUDE in (model or ""):
+        _add_cache_marks(body, plan)
     if not plan.same_protocol and not request.plain:
         _encode_shared(request, body, plan)
         plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
     return EncodedBody(body, plan.report, plan.tools.mapping)
+
+
+def _add_cache_marks(body: dict[str, Any], plan: DialectPlan) -> None:
+    """Mark the end of the system text and of the conversation, unless the client set marks."""
+    if plan.cache_marks or CACHE_FIELD in body:
+        return
+    reason = "Claude models cache only up to marks, which the source does not need"
+    first, mark = body["messages"][0] if body["messages"] else {}, encode_cache(CacheMark())
+    if first.get("role") in ("system", "developer"):
+        content = first["content"]
+        parts = [TextPart(text=content)] if isinstance(content, str) else content
+        if parts and isinstance(last := parts[-1], TextPart):
+            first["content"] = [*parts[:-1], {"type": "text", "text": last.text, CACHE_FIELD: mark}]
+            plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason)
+    body[CACHE_FIELD] = mark
+    plan.report.added((), "", f"/{CACHE_FIELD}", reason)
 
 
 def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
@@ -247,7 +267,7 @@ def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan)
         body["stream"] = stream  # OpenRouter always sends usage
 
 
-def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+def _encode_other_fields(request: Request, body: dict[str, Any], plan: DialectPlan) -> None:
     """Write end user, labels, service tier and cache mark into `body`; report stored state as a loss."""
     report = plan.report
     if request.end_user is not None:
@@ -261,8 +281,7 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingP
         body["service_tier"] = "default"
     elif request.tier is not None:
         report.dropped((), "tier", f"the target has no service tier {request.tier}")
-    if request.cache is not None:
-        mark = request.cache
+    if (mark := request.cache or plan.last_mark) is not None:
         if mark.ttl not in CACHE_TTLS:
             report.approximated(("cache",), "ttl", f"{mark.ttl} sent as 1h")
             mark = replace(mark, ttl="1h")

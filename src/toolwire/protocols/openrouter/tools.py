@@ -176,6 +176,7 @@ def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
     body: dict[str, Any] = {"type": "function", "function": _encode_function(tool, path, plan)}
     if tool.cache is not None:
         mark = tool.cache
+        plan.cache_marks += 1
         if mark.ttl not in CACHE_TTLS:
             report.approximated((*path, "cache"), "ttl", f"{mark.ttl} sent as 1h")
             mark = replace(mark, ttl="1h")

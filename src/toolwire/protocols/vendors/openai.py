@@ -16,7 +16,7 @@ from toolwire.canonical.tools import OutputFormat, Thinking
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.hosts.profile import EFFORTS
-from toolwire.codec.interface import LogprobsLayout, SharedExtra, TokenLogprobs
+from toolwire.codec.interface import LogprobsLayout, SharedExtra, Target, TokenLogprobs
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.rewriter import fit_schema, fit_strictly_and_report
@@ -332,6 +332,16 @@ def decode_end_user(user: str | None, extras_and_form: dict[str, Any]) -> str | 
         return user
     extras_and_form["wire_form"] = (*extras_and_form.get("wire_form", ()), *REPRESENTED_USER)
     return identifier
+
+
+CACHE_KEY = "prompt_cache_key"
+
+
+def add_cache_key(body: dict[str, Any], target: Target, report: LossReport) -> None:
+    """Write the conversation's key for the prompt cache into `body`, unless the client sent one."""
+    if target.cache_key is not None and CACHE_KEY not in body:
+        body[CACHE_KEY] = target.cache_key
+        report.added((), "", f"/{CACHE_KEY}", "routes the requests of a conversation to the same cache")
 
 
 MISALIGNMENT_FIELDS = ("error/misalignment", "misalignment")

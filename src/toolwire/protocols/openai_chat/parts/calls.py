@@ -34,6 +34,7 @@ from toolwire.protocols.openai_chat.wire import (
     TextPart,
 )
 
+NO_RESULT_MARKS = "the target has no cache marks on results"
 CALL_FORM = "openai-chat:call"
 LEGACY_FORM = "openai-chat:legacy"
 OBJECT_FORM = "openai-chat:object"
@@ -297,7 +298,9 @@ def encode_result(
     report_result(part, located_part, plan)
     body["tool_call_id"] = plan.call_id(part.call_id or "")
     content = part.content
-    if content is not None and len(content) == 1 and type(single := content[0]) is Text and single.cache is None:
+    if content is not None and len(content) == 1 and type(single := content[0]) is Text:
+        if single.cache is not None:
+            plan.report.dropped((*located_part.path, "content", 0, "cache"), "", NO_RESULT_MARKS)
         text = single.text
         body["content"] = text if part.status == "ok" else ERROR_MARK + text
         return body
@@ -312,7 +315,7 @@ def encode_result(
 
 def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report as losses the fields of a result that Chat lacks."""
-    report_function_result(part, located_part, plan, "the target has no cache marks on results")
+    report_function_result(part, located_part, plan, NO_RESULT_MARKS)
     plan.report_result_name(part, located_part.path)
 
 

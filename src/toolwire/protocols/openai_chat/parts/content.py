@@ -353,13 +353,13 @@ def encode_cache(cache: CacheMark | None, located_part: LocatedPart, plan: Encod
     if cache is None or (plan.same_protocol and cache.at is not None):
         return UNSET  # OpenRouter's mark is in another field, which is restored from the extras
     ttl = cache.ttl
-    if plan.adapts and not plan.target.host.content.cache_marks:
-        plan.report.dropped((*located_part.path, "cache"), "", plan.target.host.rejects("cache marks"))
+    if not plan.accepts_cache_mark(located_part.path):
         return UNSET
     if not plan.same_protocol and ttl is not None and ttl not in CACHE_TTLS:
         reason = f"the target has no ttl {ttl}; its default is used"
         plan.report.approximated((*located_part.path, "cache"), "ttl", reason)
         ttl = None
+    plan.cache_marks += 1
     shape = BreakpointShape(mode=restore_constant(cache, "mode", "explicit"), ttl=none_to_unset(ttl))
     return encode_with_extras(shape, cache, FAMILY)
 

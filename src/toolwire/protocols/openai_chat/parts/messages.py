@@ -24,7 +24,7 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.plan import FORM_REASON, EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, Turn, parts_of
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
@@ -320,6 +320,7 @@ class ContentEncoder:
         self._is_assistant = only_text
         self._only_text = only_text and not plan.same_protocol
         self._is_plain_text = True
+        self._marked: LocatedPart | None = None  # the last part with a cache mark
 
     def add(self, located_part: LocatedPart) -> None:
         """Encode a part and append it."""
@@ -332,6 +333,8 @@ class ContentEncoder:
         if self._only_text and isinstance(part, Media):
             self._plan.report.dropped(located_part.path, "", "assistant messages of the target are text only")
             return
+        if type(part) is Text and part.cache is not None:
+            self._marked = located_part
         for encoded in self._encode_other(part, located_part):
             is_plain = type(encoded) is TextPart and encoded.prompt_cache_breakpoint is UNSET
             self._is_plain_text = self._is_plain_text and is_plain
@@ -353,6 +356,11 @@ class ContentEncoder:
 
     def encode(self, turn: Turn) -> Any:
         """Return the content of another protocol's turn, as a string or a list of parts."""
+        only = self.parts[0] if len(self.parts) == 1 and turn.path != ("system",) else None
+        if self._marked is not None and self._plan.has_moving_marks and type(only) is TextPart:
+            if only.prompt_cache_breakpoint is not UNSET:
+                self._plan.report.dropped((*self._marked.path, "cache"), "", FORM_REASON)
+            return only.text
         return encode_text_content(self.parts, turn.path, self._plan, turn.role)
 
     def encode_same_protocol(self, body: dict[str, Any], turn: Turn) -> None:

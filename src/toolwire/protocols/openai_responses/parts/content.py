@@ -369,10 +369,9 @@ def encode_annotation(citation: Citation, text: str | None = None) -> Any:
 
 def encode_cache(cache: CacheMark | None, path: SourcePath, plan: ItemPlan) -> Any:
     """Encode a cache mark as a prompt cache breakpoint; UNSET without one, or if it cannot be sent."""
-    if cache is None:
+    if cache is None or not plan.accepts_cache_mark(path):
         return UNSET
-    wire_mode = (cache.extras or {}).get(FAMILY, {}).get("mode")
-    mode = "explicit" if wire_mode is None else msgspec.json.decode(wire_mode, type=str)
+    mode = msgspec.json.decode((cache.extras or {}).get(FAMILY, {}).get("mode", b'"explicit"'), type=str)
     ttl = none_to_unset(cache.ttl)
     if not plan.same_protocol and ttl is not UNSET and ttl not in CACHE_TTLS:
         plan.report.approximated((*path, "cache"), "ttl", f"the target caches for {' or '.join(CACHE_TTLS)} only")

@@ -23,6 +23,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
 from toolwire.codec.encoding.hosted_tools import hosted_call_as_text, is_mcp_part
 from toolwire.codec.encoding.media import ERROR_MARK
+from toolwire.codec.encoding.plan import FORM_REASON
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import (
     as_dict,
@@ -408,9 +409,20 @@ def _encode_message(content: list[LocatedPart], plan: ItemPlan, message: Message
     if message.role == "assistant":
         return _encode_assistant_history(content, blocks, plan, message)
     only_block = blocks[0] if len(blocks) == 1 else None
-    if isinstance(only_block, InputText) and only_block.prompt_cache_breakpoint is UNSET:
-        return [EasyMessage(role=message.role, content=only_block.text)]
+    if isinstance(only_block, InputText):
+        is_marked = only_block.prompt_cache_breakpoint is not UNSET
+        if not is_marked or plan.has_moving_marks:
+            if is_marked:
+                _report_unsent_mark(content, plan)
+            return [EasyMessage(role=message.role, content=only_block.text)]
     return [EasyMessage(role=message.role, content=blocks)] if blocks else []
+
+
+def _report_unsent_mark(content: list[LocatedPart], plan: ItemPlan) -> None:
+    """Report the cache marks of a message that is sent as a string."""
+    for located_part in content:
+        if getattr(located_part.part, "cache", None) is not None:
+            plan.report.dropped((*located_part.path, "cache"), "", FORM_REASON)
 
 
 def _encode_client_message(blocks: list[Any], plan: ItemPlan, message: Message) -> list[Any]:

@@ -25,9 +25,10 @@ from toolwire.canonical.content import (
     ToolResult,
     Url,
 )
+from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark
 from toolwire.codec.encoding.media import ERROR_MARK, data_url, summarize_binary
-from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
+from toolwire.codec.encoding.plan import FORM_REASON, MOVING_MARKS, EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart, Turn
 from toolwire.codec.interface import Target
@@ -103,10 +104,13 @@ def encode_dialect(message: Message) -> Message:
 class DialectPlan(EncodingPlan):
     """An encoding plan with the messages of the request."""
 
-    def __init__(self, rules: IdAndNameRules, target: Target, model: str | None, messages: tuple[Message, ...]) -> None:
+    last_mark: CacheMark | None = None  # of a message, sent as the mark of the request
+
+    def __init__(self, rules: IdAndNameRules, target: Target, model: str | None, request: Request) -> None:
         super().__init__(rules, LossReport(), replace(target, model=model), same_protocol=False)
         self.requires_reasoning = requires_reasoning(self)  # the model rejects its calls without their reasoning
-        self.messages = messages  # of the request
+        self.messages = request.messages
+        self.has_moving_marks = request.origin in MOVING_MARKS
         self._issuers = MODEL_ISSUERS.get((model or "").partition("/")[0])  # None: any
         self.target = replace(target, model=None)  # Chat's encoder would apply its rules for the model
 
@@ -116,10 +120,17 @@ class DialectPlan(EncodingPlan):
             self._issuers is None or signature.issuer in self._issuers or signature.issuer == DEFAULT_ISSUER
         )
 
+    def lift_mark(self, mark: CacheMark, path: SourcePath) -> None:
+        """Send the mark of a message at `path` as the request's, which the provider sets on the last message."""
+        self.last_mark = mark
+        self.report.approximated((*path, "cache"), "", f"sent as the mark of the request: {FORM_REASON}")
+
 
 def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
     """Encode one turn of another protocol as messages."""
     extras = _openrouter_extras(turn, plan)
+    if plan.has_moving_marks and turn.path != ("system",):
+        turn = _lift_only_mark(turn, plan)
     if turn.role == "assistant":
         return _encode_assistant(turn, plan, extras)
     messages: list[Any] = []
@@ -133,6 +144,18 @@ def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
     if content or not messages:
         messages += encode_chat_turn(Turn(turn.role, content, turn.message, turn.path), plan)
     return messages
+
+
+def _lift_only_mark(turn: Turn, plan: DialectPlan) -> Turn:
+    """Return the turn without the mark of its only text, which is sent as a string."""
+    content = [located for located in turn.parts if not isinstance(located.part, ToolCall | ToolResult | Reasoning)]
+    part = content[0].part if len(content) == 1 else None
+    if not isinstance(part, Text) or part.cache is None:
+        return turn
+    plan.lift_mark(part.cache, content[0].path)
+    unmarked = LocatedPart(replace(part, cache=None), content[0].path)
+    located_parts = [unmarked if located is content[0] else located for located in turn.parts]
+    return Turn(turn.role, located_parts, turn.message, turn.path)
 
 
 def _openrouter_extras(turn: Turn, plan: DialectPlan) -> dict[str, Raw]:
@@ -313,6 +336,7 @@ def adapt_part(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
         case Text(cache=CacheMark() as mark) if mark.ttl in CACHE_TTLS and CACHE_FIELD not in (part.extras or {}).get(
             FAMILY, {}
         ):
+            plan.cache_marks += 1
             return replace(
                 part, cache=None, extras={FAMILY: {CACHE_FIELD: Raw(msgspec.json.encode(encode_cache(mark)))}}
             )
@@ -359,8 +383,10 @@ def _encode_dialect_media(part: Media) -> dict[str, Any] | None:
             return None
 
 
-def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> dict[str, Any]:
+def _encode_result(part: ToolResult, located_part: LocatedPart, plan: DialectPlan) -> dict[str, Any]:
     """Encode a result as a `tool` message, which may hold media."""
+    if plan.has_moving_marks:
+        part = _lift_inner_mark(part, located_part, plan)
     report_result(replace(part, cache=None), located_part, plan)
     located_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
@@ -372,12 +398,23 @@ def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
     )
     if part.status != "ok":
         _mark_failed(content)
-    if part.cache is not None:
+    if part.cache is not None and plan.has_moving_marks and len(content) == 1 and isinstance(content[0], TextPart):
+        plan.lift_mark(part.cache, located_part.path)
+    elif part.cache is not None:
         _mark_cached(content, part.cache, located_part, plan)
     only_part = content[0] if len(content) == 1 else None
     is_plain = isinstance(only_part, TextPart) and only_part.prompt_cache_breakpoint is msgspec.UNSET
     body = {"role": "tool", "tool_call_id": plan.call_id(part.call_id or "")}
     return {**body, "content": only_part.text if is_plain and isinstance(only_part, TextPart) else content or ""}
+
+
+def _lift_inner_mark(part: ToolResult, located_part: LocatedPart, plan: DialectPlan) -> ToolResult:
+    """Return a result without the cache mark of its only text, which is sent as a string."""
+    text = part.content[0] if part.content is not None and len(part.content) == 1 else None
+    if not isinstance(text, Text) or text.cache is None:
+        return part
+    plan.lift_mark(text.cache, (*located_part.path, "content", 0))
+    return replace(part, content=(replace(text, cache=None),))
 
 
 def _mark_failed(content: list[Any]) -> None:

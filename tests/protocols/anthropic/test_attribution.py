@@ -1,0 +1,52 @@
+"""The attribution line of Claude Code, at Anthropic and at other vendors."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.bodies.minimal import anthropic_request
+from tests.support.protocols import ANTHROPIC
+from tests.support.translation import loss_kinds, translate_body, translated_body
+from toolwire.protocols import PROTOCOLS
+
+LINE = "x-anthropic-billing-header: cc_version=2.1.100.11f; cc_entrypoint=cli; cch=1a2b3;"
+OTHERS = [name for name in PROTOCOLS if name != ANTHROPIC]
+
+
+def claude_code_system(*texts: str) -> dict[str, Any]:
+    return anthropic_request(system=[{"type": "text", "text": text} for text in (LINE, *texts)])
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_line_is_dropped_and_reported(target: str) -> None:
+    body = claude_code_system("You are Claude Code.", "Be brief.")
+    assert "x-anthropic-billing-header" not in str(translated_body(body, ANTHROPIC, target))
+    assert translated_body(body, ANTHROPIC, target) == translated_body(
+        {**body, "system": body["system"][1:]}, ANTHROPIC, target
+    )
+    assert loss_kinds(body, ANTHROPIC, target)["/system/0"] == "dropped"
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_line_that_begins_a_longer_text_is_cut_off(target: str) -> None:
+    body = anthropic_request(system=f"{LINE}\n\nYou are Claude Code.")
+    expected = anthropic_request(system="You are Claude Code.")
+    assert translated_body(body, ANTHROPIC, target) == translated_body(expected, ANTHROPIC, target)
+    assert loss_kinds(body, ANTHROPIC, target)["/system"] == "approximated"
+
+
+def test_line_alone_leaves_no_system_text() -> None:
+    assert "instructions" not in translated_body(claude_code_system(), ANTHROPIC, "openai-responses")
+
+
+def test_losses_of_later_blocks_keep_their_positions() -> None:
+    body = claude_code_system("You are Claude Code.", "Be brief.")
+    body["system"][2]["cache_control"] = {"type": "ephemeral"}
+    assert loss_kinds(body, ANTHROPIC, "gemini")["/system/2/cache_control"] == "dropped"
+
+
+def test_line_stays_for_anthropic_and_elsewhere_in_the_text() -> None:
+    body = claude_code_system("You are Claude Code.")
+    assert translate_body(body, ANTHROPIC, ANTHROPIC).value == body
+    quoted = anthropic_request(system=f"Explain: {LINE}")
+    assert LINE in str(translated_body(quoted, ANTHROPIC, "gemini"))
