@@ -10,7 +10,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-agents record-agents host-matrix test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents record-agents host-matrix test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-gateway: $(READY) ## measure cost, delays and memory of the gateway, compa
 
 bench-search: $(READY) ## measure quality and speed of tool search among 5,000 tools
 	$(BIN)/python -m benchmarks.search
+
+bench-cache: $(READY) ## measure the share of prompts that could be read from the cache, for every pair (needs the corpus)
+	$(BIN)/python -m benchmarks.cache $(ARGUMENTS)
 
 bench-code: $(READY) ## measure the cost of a tool call from code
 	$(BIN)/python -m benchmarks.code

@@ -8,6 +8,7 @@ import toolwire as tw
 from tests.support.bodies.signed_responses import ENVELOPE_KEY, SIGNED_RESPONSES
 from tests.support.bodies.tool_cycles import FIRST_REQUESTS, next_request
 from tests.support.samples import recorded_bodies
+from tests.support.samples.histories import earlier_requests
 
 HISTORY = {
     "anthropic": "messages",
@@ -18,10 +19,6 @@ HISTORY = {
     "ollama": "messages",
     "openrouter": "messages",
 }
-
-# Types of items and steps that the client sends, besides those that end in `_output`.
-CLIENT_TYPES = ("mcp_approval_response", "item_reference", "additional_tools", "user_input", "function_result")
-CONTENT_TYPES = ("text", "image", "audio", "video", "document")
 
 
 @pytest.mark.parametrize("target", recorded_bodies.PROTOCOL_NAMES)
@@ -43,7 +40,7 @@ def _check_prefixes(source: str, target: str, **options: Any) -> None:
         if not isinstance(history, list):
             continue
         complete_history = _encode_history(body, history, source, target, **options)
-        for length in _earlier_requests(history):
+        for length in earlier_requests(history):
             if any(
                 finding.level == "error" for finding in tw.check({**body, HISTORY[source]: history[:length]}, source)
             ):
@@ -84,19 +81,3 @@ def _encode_history(
         return None
     encoded = value[HISTORY[target]]
     return encoded if isinstance(encoded, list) else [encoded]
-
-
-def _earlier_requests(history: list[Any]) -> list[int]:
-    """Return the lengths at which the client sent a request: a user turn, followed by a model turn."""
-    return [
-        length
-        for length in range(1, len(history))
-        if not _is_from_model(history[length - 1]) and _is_from_model(history[length])
-    ]
-
-
-def _is_from_model(message: Any) -> bool:
-    if message.get("role") is not None:
-        return message["role"] in ("assistant", "model")
-    kind = str(message.get("type"))
-    return kind == "model_output" or (not kind.endswith("_output") and kind not in CLIENT_TYPES + CONTENT_TYPES)
