@@ -16,6 +16,7 @@ Body = dict[str, Any]
 MARK = {"type": "ephemeral"}
 CHAT_BODY: Body = {
     "model": "claude-opus-5-5",
+    "max_tokens": 9,
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
 }
 ANTHROPIC_RESPONSE = http_response(
@@ -44,8 +45,10 @@ def sent_bodies(script: ScriptedUpstream) -> list[Body]:
     return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in script.requests]
 
 
-@pytest.mark.parametrize("option", ["", 'cache = "auto"', 'cache = "off"'])
-def test_requests_to_anthropic_are_marked_unless_the_route_turns_it_off(option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "is_marked"), [("", True), ('cache = "auto"', True), ('cache = "off"', False), ("strict = true", False)]
+)
+def test_requests_to_anthropic_are_marked_unless_the_route_turns_it_off(option: str, is_marked: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANTHROPIC_RESPONSE)
         async with (
@@ -55,7 +58,7 @@ def test_requests_to_anthropic_are_marked_unless_the_route_turns_it_off(option: 
             response = await gateway.post("/v1/chat/completions", json.dumps(CHAT_BODY).encode())
             usage = json.loads(await response.read(10_000))["usage"]
         (body,) = sent_bodies(script)
-        assert ("cache_control" in body) is (option != 'cache = "off"')
+        assert ("cache_control" in body) is is_marked
         # OpenAI's count of prompt tokens includes those that were read from the cache or written to it.
         assert (usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]) == (125, 100)
 
