@@ -155,7 +155,7 @@ class LossReport:
                     field = "id" if isinstance(part, ToolCall) else "call_id"
                     if isinstance(part, ToolCall | ToolResult) and (id := ids.get(getattr(part, field) or "")):
                         part_path = (*path, "messages", number, "parts", position)
-                        self.approximated(part_path, field, f"sent as {id}, and restored", severity="info")
+                        self.approximated(part_path, field, f"sent as {id}", severity="info")
 
 
 _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool, tuple[Severity, ...]]

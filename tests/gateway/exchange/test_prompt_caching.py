@@ -46,7 +46,7 @@ def sent_bodies(script: ScriptedUpstream) -> list[Body]:
 
 
 @pytest.mark.parametrize(
-    ("option", "is_marked"), [("", True), ('cache = "auto"', True), ('cache = "off"', False), ("strict = true", False)]
+    ("option", "is_marked"), [("", True), ('cache = "auto"', True), ('cache = "off"', False), ("strict = true", True)]
 )
 def test_requests_to_anthropic_are_marked_unless_the_route_turns_it_off(option: str, is_marked: bool) -> None:
     async def work() -> None:

@@ -13,6 +13,12 @@ LINE = "x-anthropic-billing-header: cc_version=2.1.100.11f; cc_entrypoint=cli; c
 OTHERS = [name for name in PROTOCOLS if name != ANTHROPIC]
 
 
+def report_of_system(body: dict[str, Any], target: str) -> list[str]:
+    """Return severity, kind and path of the losses in system text."""
+    losses = translate_body(body, ANTHROPIC, target).losses
+    return [f"{loss.severity} {loss.kind} {loss.path}" for loss in losses if loss.path.startswith("/system")]
+
+
 def claude_code_system(*texts: str) -> dict[str, Any]:
     return anthropic_request(system=[{"type": "text", "text": text} for text in (LINE, *texts)])
 
@@ -24,7 +30,7 @@ def test_line_is_dropped_and_reported(target: str) -> None:
     assert translated_body(body, ANTHROPIC, target) == translated_body(
         {**body, "system": body["system"][1:]}, ANTHROPIC, target
     )
-    assert loss_kinds(body, ANTHROPIC, target)["/system/0"] == "dropped"
+    assert "info dropped /system/0" in report_of_system(body, target)
 
 
 @pytest.mark.parametrize("target", OTHERS)
@@ -32,7 +38,7 @@ def test_line_that_begins_a_longer_text_is_cut_off(target: str) -> None:
     body = anthropic_request(system=f"{LINE}\n\nYou are Claude Code.")
     expected = anthropic_request(system="You are Claude Code.")
     assert translated_body(body, ANTHROPIC, target) == translated_body(expected, ANTHROPIC, target)
-    assert loss_kinds(body, ANTHROPIC, target)["/system"] == "approximated"
+    assert "info approximated /system" in report_of_system(body, target)
 
 
 def test_line_alone_leaves_no_system_text() -> None:

@@ -143,8 +143,8 @@ def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -
         binary_results=options.binary_results,
         **facts,
     )
-    if options.cache == "off" or options.strict or exchange.client_request.strict:
-        return target  # strict requests are sent as they are, or not at all
+    if options.cache == "off":
+        return target
     client, upstream = exchange.client_request.codec, PROTOCOLS[backend.provider.protocol]
     return with_caching(target, exchange.request, client, upstream)
 

@@ -204,10 +204,10 @@ def remove_attribution(request: Request, report: LossReport) -> Request:
     first, *others = with_source_positions(request, WIRE_NAMES, "system").system or ()
     reason = "billing information for Anthropic, which would part the prompt caches of other vendors"
     if rest := first.text.partition("\n")[2].lstrip("\n"):
-        report.approximated(("system", 0), "", f"sent without {reason}")
+        report.approximated(("system", 0), "", f"sent without {reason}", severity="info")
         others.insert(0, replace(first, text=rest))
     else:
-        report.dropped(("system", 0), "", reason)
+        report.dropped(("system", 0), "", reason, severity="info")
     return replace(request, system=tuple(others) or None)
 
 

@@ -390,6 +390,6 @@ def add_cache_marks(shape: dict[str, Any], plan: EncodingPlan) -> None:
         blocks = shape["system"] = [TextBlock(text=blocks)]
     if blocks and isinstance(last := blocks[-1], TextBlock):
         blocks[-1] = replace(last, cache_control=CacheShape(type="ephemeral"))
-        plan.report.added((), "", f"/system/{len(blocks) - 1}/cache_control", reason)
+        plan.report.added((), "", f"/system/{len(blocks) - 1}/cache_control", reason, severity="info")
     shape["cache_control"] = CacheShape(type="ephemeral")
-    plan.report.added((), "", "/cache_control", reason)
+    plan.report.added((), "", "/cache_control", reason, severity="info")

@@ -228,9 +228,9 @@ def _add_cache_marks(body: dict[str, Any], plan: DialectPlan) -> None:
         parts = [TextPart(text=content)] if isinstance(content, str) else content
         if parts and isinstance(last := parts[-1], TextPart):
             first["content"] = [*parts[:-1], {"type": "text", "text": last.text, CACHE_FIELD: mark}]
-            plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason)
+            plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason, severity="info")
     body[CACHE_FIELD] = mark
-    plan.report.added((), "", f"/{CACHE_FIELD}", reason)
+    plan.report.added((), "", f"/{CACHE_FIELD}", reason, severity="info")
 
 
 def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:

@@ -341,7 +341,8 @@ def add_cache_key(body: dict[str, Any], target: Target, report: LossReport) -> N
     """Write the conversation's key for the prompt cache into `body`, unless the client sent one."""
     if target.cache_key is not None and CACHE_KEY not in body:
         body[CACHE_KEY] = target.cache_key
-        report.added((), "", f"/{CACHE_KEY}", "routes the requests of a conversation to the same cache")
+        reason = "routes the requests of a conversation to the same cache"
+        report.added((), "", f"/{CACHE_KEY}", reason, severity="info")
 
 
 MISALIGNMENT_FIELDS = ("error/misalignment", "misalignment")
