@@ -120,6 +120,24 @@ def test_conversations_of_claude_code_grow_at_the_end_only(host: str | None) -> 
     run_async(work())
 
 
+def test_billing_line_is_dropped_at_the_messages_api_of_another_vendor() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(*[ANTHROPIC_RESPONSE] * 3)
+        async with serve_upstream(script) as origin:
+            config = one_provider_config(origin, "anthropic").replace("[[routes]]", 'host = "minimax"\n[[routes]]')
+            async with run_gateway(config) as gateway:
+                for turns in range(1, 4):
+                    response = await gateway.post("/v1/messages", json.dumps(conversation(turns)).encode())
+                    assert response.status == 200
+                    await response.read(10_000)
+        expected = [conversation(turns) for turns in range(1, 4)]
+        for body in expected:
+            del body["system"][0]
+        assert sent_bodies(script) == expected
+
+    run_async(work())
+
+
 def test_dry_run_states_the_share_that_could_be_read_from_the_cache() -> None:
     async def work() -> None:
         script = ScriptedUpstream()

@@ -51,6 +51,18 @@ def test_losses_of_later_blocks_keep_their_positions() -> None:
     assert loss_kinds(body, ANTHROPIC, "gemini")["/system/2/cache_control"] == "dropped"
 
 
+@pytest.mark.parametrize("host", ["deepseek", "moonshot", "zai", "minimax", "dashscope", "openrouter", "llamacpp"])
+@pytest.mark.parametrize("has_block", [True, False])
+def test_line_is_dropped_at_the_messages_api_of_other_vendors(host: str, has_block: bool) -> None:
+    body = claude_code_system("You are Claude Code.")
+    if not has_block:
+        body["system"] = f"{LINE}\nYou are Claude Code."
+    translation = translate_body(body, ANTHROPIC, ANTHROPIC, host=host)
+    expected = [{"type": "text", "text": "You are Claude Code."}] if has_block else "You are Claude Code."
+    assert translation.value == {**body, "system": expected}
+    assert [loss.severity for loss in translation.losses] == ["info"]
+
+
 def test_line_stays_for_anthropic_and_elsewhere_in_the_text() -> None:
     body = claude_code_system("You are Claude Code.")
     assert translate_body(body, ANTHROPIC, ANTHROPIC).value == body

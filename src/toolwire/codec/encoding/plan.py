@@ -35,7 +35,7 @@ class IdAndNameRules(Struct, frozen=True):
 MOVING_MARKS = frozenset({"anthropic"})
 """Protocols whose clients mark the last message for the cache, and so move the mark with every turn."""
 
-FORM_REASON = "a mark would change the form of the message from a string to a list, and part the cached prefix"
+FORM_REASON = "the message is sent as a string, which cannot hold a mark"
 
 
 def resolve_target(target: Target, request: Request, describe_model: Callable[[str], ModelInfo]) -> Target:

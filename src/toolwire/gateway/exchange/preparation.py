@@ -164,7 +164,7 @@ def _restore_state(draft: Draft) -> None:
 def _adapt_settings(draft: Draft) -> None:
     """Adapt extras, attribution and settings to another protocol."""
     report, request, client = LossReport(), draft.request, draft.client
-    draft.request = adapt_request(request, client, draft.upstream, report)
+    draft.request = adapt_request(request, client, draft.upstream, draft.target.host, report)
     if report:
         draft.losses = draft.losses + report.resolve(request, client.wire_names)
 

@@ -202,7 +202,7 @@ def remove_attribution(request: Request, report: LossReport) -> Request:
     if not request.system or not request.system[0].text.startswith(_ATTRIBUTION_PREFIX):
         return request
     first, *others = with_source_positions(request, WIRE_NAMES, "system").system or ()
-    reason = "billing information for Anthropic, which would part the prompt caches of other vendors"
+    reason = "billing information for Anthropic, which may keep the prompt caches of other vendors from matching"
     if rest := first.text.partition("\n")[2].lstrip("\n"):
         report.approximated(("system", 0), "", f"sent without {reason}", severity="info")
         others.insert(0, replace(first, text=rest))
