@@ -137,7 +137,7 @@ def translate(
         stream: Whether to stream, for protocols that keep it in the URL; overrides the body.
         version: The version of the target's API.
         binary_results: Send binary tool results natively, or replace them by a summary line.
-        hosted_tools: Drop, refuse or turn into functions hosted tools that the target lacks; for a response, as in its request.
+        hosted_tools: Drop, refuse or turn into functions hosted tools that the target lacks; the same for a response.
         site: The application's URL, for providers that ask for it in a header.
         title: The application's name, for providers that ask for it in a header.
         envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.

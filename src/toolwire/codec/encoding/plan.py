@@ -36,6 +36,7 @@ MOVING_MARKS = frozenset({"anthropic"})
 """Protocols whose clients mark the last message for the cache, and so move the mark with every turn."""
 
 FORM_REASON = "the message is sent as a string, which cannot hold a mark"
+"""As a list, the message would become a string once the mark moves, and the cached prefix would no longer match."""
 
 
 def resolve_target(target: Target, request: Request, describe_model: Callable[[str], ModelInfo]) -> Target:

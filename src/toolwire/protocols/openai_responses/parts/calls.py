@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Caller, Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary, summarize_binary
-from toolwire.codec.encoding.plan import FORM_REASON
 from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
@@ -32,6 +31,7 @@ _FAILED_FORM = "openai-responses:marked:incomplete"
 _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
+_NO_MOVING_MARKS = "marks move with every turn, and would change the form of results"
 _NAMESPACE_FORM = "openai-responses:namespace:name"
 _PLAIN_CALL = ("json", "")
 _NO_DETAILS = (None, None, None, None)
@@ -328,7 +328,7 @@ def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: It
     content: list[Any] = []
     for inner in _result_parts(part, located_part, plan):
         if plan.has_moving_marks and isinstance(inner.part, Text) and inner.part.cache is not None:
-            plan.report.dropped((*inner.path, "cache"), "", FORM_REASON)
+            plan.report.dropped((*inner.path, "cache"), "", _NO_MOVING_MARKS)
             inner = LocatedPart(replace(inner.part, cache=None), inner.path)  # noqa: PLW2901
         blocks = encode_content([inner], plan, is_output=False)
         content += blocks or ([InputText(text=media_summary(inner.part))] if isinstance(inner.part, Media) else [])
