@@ -139,7 +139,7 @@ def test_ollama_request_passes_through() -> None:
         ollama = Ollama()
         body = {"model": "qwen3:8b", "messages": [{"role": "user", "content": "Hi"}], "think": "high", "stream": False}
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
-            response = await gateway.post("/api/chat", json.dumps(body).encode())
+            response = await gateway.post("/api/chat", json.dumps(body).encode(), toolwire_strict="refuse")
             assert response.status == 400
             assert "not supported for this model" in (await response.read(10_000)).decode()
         assert ollama.asked == [("/api/chat", body)]

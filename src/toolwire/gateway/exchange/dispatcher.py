@@ -27,6 +27,7 @@ from toolwire.gateway.exchange.exchange import (
     ExchangeServices,
 )
 from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
+from toolwire.gateway.exchange.refusal_memo import RefusalMemo
 from toolwire.gateway.exchange.response import StreamingResponse, request_response
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
@@ -83,6 +84,7 @@ class Dispatcher:
             body_executor=conversation_state.body_executor,
             envelope_keys=BoundedMemo(),
             conversation_memo=ConversationMemo(limits.history),
+            refusals=RefusalMemo(),
         )
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
+from toolwire.gateway.exchange.refusal_memo import RefusalMemo
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import BodyExecutor
@@ -75,6 +76,9 @@ class ExchangeObserver(Struct):
     def on_refusal(self, losses: list[Loss]) -> None:
         """Note the losses for which the request is refused instead of being sent."""
 
+    def on_settings_refused(self, backend: Backend, model: str, settings: list[str]) -> None:
+        """Note optional settings that the backend refused, so that the request is sent once more without them."""
+
     def on_response(self, response: "BufferedResponse | StreamingResponse[bytes] | FrameLogReader") -> None:
         """Note the response, of which the client has received nothing yet."""
 
@@ -99,6 +103,7 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     body_executor: BodyExecutor
     envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
     conversation_memo: ConversationMemo
+    refusals: RefusalMemo
 
     def envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
         """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
@@ -163,6 +168,12 @@ class Exchange:
     def has_same_protocol(self) -> bool:
         """Return whether the backend speaks the client's protocol."""
         return self.client_request.codec is self.upstream_request.codec
+
+    @property
+    def strict(self) -> Strictness:
+        """Return the losses to refuse: the stricter of what the client requests and the route configures."""
+        requested, configured = self.client_request.strict, self.route_match.options.strict
+        return True in (requested, configured) or requested or configured
 
     @property
     def stores_response(self) -> bool:

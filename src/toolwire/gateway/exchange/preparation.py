@@ -26,6 +26,7 @@ from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.backend_facts import BackendFacts, known_backend, look_up_backend
 from toolwire.gateway.exchange.conversation_memo import CompleteEncodingRequired
 from toolwire.gateway.exchange.exchange import Exchange
+from toolwire.gateway.exchange.refusals import omit_settings
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import check_loss_count
@@ -93,7 +94,7 @@ def build_upstream_request(
     *,
     complete: bool = True,
 ) -> UpstreamRequest:
-    """Translate a request for one backend, or pass it through if the protocols match.
+    """Translate a request for one backend, or pass it through if the protocols match; leave refused settings out.
 
     `signed_request` is the request with withheld signatures restored. Without `facts`, those are used that are known
     without asking the provider. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must
@@ -109,13 +110,27 @@ def build_upstream_request(
         signed_request,
         [],
     )
+    upstream_request = _translate_draft(draft, route_tools, complete=complete)
+    if refusals := exchange.services.refusals.find(backend, exchange.request.model):
+        omit_settings(exchange, upstream_request, refusals)
+        raise_for_losses(upstream_request.losses, draft.upstream.name, strict=exchange.strict)
+    return upstream_request
+
+
+def _translate_draft(draft: Draft, route_tools: RouteTools | None, *, complete: bool) -> UpstreamRequest:
+    """Take the steps from the client's request to the upstream's, or pass it through."""
+    exchange = draft.exchange
     _restore_state(draft)
     _adapt_settings(draft)
     _plan_emulation(draft, route_tools)
     if exchange.route_match.options.repair and draft.upstream.repair_request is not None:
         _repair_request(draft, draft.upstream.repair_request)
     draft.dialect = prompting_dialect(
-        draft.request, backend, exchange.route_match.options, draft.target.model_info, exchange.services.tool_refusals
+        draft.request,
+        draft.backend,
+        exchange.route_match.options,
+        draft.target.model_info,
+        exchange.services.tool_refusals,
     )
     is_unchanged = draft.client is draft.upstream and draft.request is exchange.request and draft.dialect is None
     adapts = not draft.target.host.pass_through  # the host may reject what its client sends
@@ -247,9 +262,7 @@ def _check_losses(draft: Draft, encoding: EncodedBody) -> None:
     if losses := draft.losses:
         exchange, upstream = draft.exchange, draft.upstream.name
         check_loss_count(losses, exchange.services.limits, upstream)
-        requested, configured = exchange.client_request.strict, exchange.route_match.options.strict
-        strict = True in (requested, configured) or requested or configured  # the stricter of the two
-        raise_for_losses(losses, upstream, strict=strict)
+        raise_for_losses(losses, upstream, strict=exchange.strict)
 
 
 def _upstream_request(draft: Draft, encoding: EncodedBody) -> UpstreamRequest:

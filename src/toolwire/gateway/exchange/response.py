@@ -26,6 +26,7 @@ from toolwire.gateway.errors import (
     with_default_status,
 )
 from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
+from toolwire.gateway.exchange.refusals import send_request
 from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, classify_error, find_side_effect
 from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
@@ -49,7 +50,7 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
 
     `RequestRejected.failover` says whether the next backend may be tried.
     """
-    upstream_request, services = exchange.upstream_request, exchange.services
+    upstream_request = exchange.upstream_request
     if (rounds := upstream_request.rounds) is not None:
         first_round = await rounds.prepare_first_round()
         if isinstance(first_round, Response):
@@ -57,7 +58,7 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
         if first_round is not None:
             upstream_request.body = first_round
     try:
-        upstream_response = await services.sender.send(upstream_request, upstream_request.body)
+        upstream_response = await send_request(exchange)
         if exchange.is_streaming:
             return await _open_stream(exchange, upstream_response, _response_translator(exchange))
         return await _buffered_response(exchange, upstream_response)
@@ -72,7 +73,7 @@ async def request_events(exchange: Exchange) -> "StreamingResponse[list[Event]]"
         upstream_request.codec, upstream_request.context, lambda failed: redact_failed_event(failed, redactor)
     )
     try:
-        upstream_response = await exchange.services.sender.send(upstream_request, upstream_request.body)
+        upstream_response = await send_request(exchange)
         return await _open_stream(exchange, upstream_response, translator)
     except RequestRejected as rejection:
         raise await _decide_failover(exchange, rejection) from None

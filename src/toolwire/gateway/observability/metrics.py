@@ -158,6 +158,7 @@ _BUCKET_LABELS = [*(f"{bucket:g}" for bucket in _BUCKETS), "+Inf"]
 _REQUESTS = "toolwire_requests_total"
 _TOKENS = "toolwire_tokens_total"
 _LOSSES = "toolwire_losses_total"
+_REFUSED_SETTINGS = "toolwire_refused_settings_total"
 _STREAMS = "toolwire_streams"
 _WRITTEN = "toolwire_journal_written_total"
 _DROPPED = "toolwire_journal_dropped_total"
@@ -188,6 +189,11 @@ class Metrics:
         self._pending_records.append(record)
         if len(self._pending_records) >= self._batch_size:
             self._flush_pending()
+
+    def count_refused_setting(self, provider: str, model: str, setting: str) -> None:
+        """Count an optional setting that a provider refused, so that a request was sent once more without it."""
+        labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}",setting="{setting}"'
+        self._values[self._slot(f"{_REFUSED_SETTINGS}{{{labels}}}")] += 1
 
     def set_streams(self, streams: int) -> None:
         """Set the number of open streams."""
@@ -245,6 +251,8 @@ class Metrics:
         lines = []
         for family, kind in ((_REQUESTS, "counter"), (_TOKENS, "counter"), (_LOSSES, "counter"), (_STREAMS, "gauge")):
             lines += _render_family(family, kind, totals)
+        if any(sample.startswith(_REFUSED_SETTINGS) for sample in totals):
+            lines += _render_family(_REFUSED_SETTINGS, "counter", totals)
         if OVERFLOW_METRIC in totals:
             lines += _render_family(OVERFLOW_METRIC, "counter", totals)
         if journal is not None:

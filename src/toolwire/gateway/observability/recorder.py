@@ -259,6 +259,11 @@ class RequestObserver(ExchangeObserver):
         """Store the losses for which the request is refused."""
         self.store_losses(losses)
 
+    def on_settings_refused(self, backend: Backend, model: str, settings: list[str]) -> None:
+        """Count the settings that the backend refused."""
+        for setting in settings:
+            self.outputs.metrics.count_refused_setting(backend.provider.name, model, setting)
+
     def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""
         if self.capture is not None:
