@@ -3,10 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
+
+if TYPE_CHECKING:
+    from toolwire.gateway.config import Config
 
 
 @click.command("doctor", short_help="Check the gateway's configuration, keys and providers.")
@@ -16,15 +20,21 @@ from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Timeout per provider. Default: 5."
 )
-def command(path: Path | None, timeout: float) -> None:
+@click.option("--probe", metavar="PROVIDER", help="Find out with tiny requests what a Chat provider accepts.")
+@click.option("--model", metavar="MODEL", help="The model to probe. Default: the provider's default_model.")
+def command(path: Path | None, timeout: float, probe: str | None, model: str | None) -> None:
     """Check the configuration that `toolwire serve` would use, its access control, and each provider.
 
     Prints one line per check, with advice where something is wrong. Providers are only asked for their list of models.
     Exit code 1: a problem was found. 2: the configuration can't be read.
 
+    With --probe, sends a few requests for one token each instead, and prints a table [hosts.PROVIDER] to keep in
+    toolwire.toml. Progress goes to standard error.
+
     \b
     Example:
       toolwire doctor --config toolwire.toml
+      toolwire doctor --probe company >> toolwire.toml
     """
     with report_bad_input(), require_extra("gateway"):
         import asyncio
@@ -35,6 +45,9 @@ def command(path: Path | None, timeout: float) -> None:
         config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if config_path is None else read_config(config_path)
         variables = {} if config_path is None else key_variables(config_path)
+        if probe is not None:
+            _probe(config, probe, model, timeout)
+            return
         source = (
             f"no {DEFAULT_CONFIG}; using API keys from the environment" if config_path is None else str(config_path)
         )
@@ -44,3 +57,40 @@ def command(path: Path | None, timeout: float) -> None:
         click.echo(str(finding))
     if not all(finding.is_ok for finding in findings):
         sys.exit(1)
+
+
+def _probe(config: "Config", name: str, model: str | None, timeout: float) -> None:
+    """Probe a provider, and print the table of its host."""
+    import asyncio
+
+    from toolwire.gateway.config import build_providers
+    from toolwire.gateway.probe import PROBES, PROTOCOL, ProbeFailed, probe_host, render_table
+    from toolwire.gateway.providers.discovery import discover_providers
+    from toolwire.upstream.transport import Transport
+
+    providers = build_providers(config) or discover_providers(os.environ)
+    if (provider := providers.get(name)) is None:
+        raise click.UsageError(f"unknown provider {name!r}; expected one of {', '.join(providers) or 'none'}")
+    if provider.protocol != PROTOCOL:
+        raise click.UsageError(f"{name} has the protocol {provider.protocol}; only {PROTOCOL} can be probed")
+    if (probed := model or provider.default_model) is None:
+        raise click.UsageError(f"{name} has no default_model; add --model MODEL")
+    click.echo(f"probing {name} with {probed}: {len(PROBES)} requests, each for one token", err=True)
+
+    async def run() -> str:
+        transport = Transport()
+        try:
+            return render_table(await probe_host(provider, probed, transport, timeout, _report_probe))
+        finally:
+            transport.close()
+
+    try:
+        click.echo(asyncio.run(run()))
+    except ProbeFailed as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _report_probe(name: str, accepted: bool) -> None:  # noqa: FBT001 - a callback
+    """Print the result of one probe."""
+    click.echo(f"{'accepted' if accepted else 'rejected':9} {name}", err=True)
