@@ -291,7 +291,7 @@ def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target:
         assert '"name": "tool_search"' in text
         assert "found" not in text.replace("found can be", "")
         assert "defer_loading" not in text
-        assert [loss["path"] for loss in report["losses"]] == ["/tools/0"]
+        assert [loss["path"] for loss in report["losses"]] == ["/tools/0", "/tools/2/tools/0/name"]
 
     async def search_scenario() -> None:
         search_call = chat_call("call_1", "tool_search", '{"query":"get"}')

@@ -70,8 +70,9 @@ def test_sv_3_a_tool_without_equivalent_is_named(kind: str, target: str) -> None
     body = anthropic_request(tools=[{"type": kind, "name": kind.rsplit("_", 1)[0]}, PLAIN])
     assert "plain" in declared_schemas(target, translated_body(body, ANTHROPIC, target))
     assert has_loss_at(loss_paths(body, ANTHROPIC, target), "/tools/0")
-    with pytest.raises(toolwire.LossyTranslationError):
-        translated_body(body, ANTHROPIC, target, strict=True)
+    if "tool_search" not in kind or target == CHAT:  # Responses has a tool search of its own
+        with pytest.raises(toolwire.LossyTranslationError, match="/tools/0"):
+            translated_body(body, ANTHROPIC, target, strict=True)
 
 
 HOSTED = [

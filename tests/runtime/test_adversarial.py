@@ -82,7 +82,7 @@ def test_tool_output_stays_in_its_result(protocol: str) -> None:
             run = agent.run("Look around.")
     assert run.text == "I looked."
     assert wiped == []
-    path, body = watched.bodies[1]
+    path, body = watched.bodies[-1]
     request = PROTOCOLS[protocol].decode_request(body, Route(path=path))
     holders = [
         type(part)

@@ -144,7 +144,7 @@ class LossReport:
         )
 
     def _report_rewritten_ids(self, root: Node) -> None:
-        """Report every call and result whose id is rewritten."""
+        """Report every call and result of the client whose id is rewritten."""
         ids, self._rewritten_ids = self._rewritten_ids, {}
         owners: list[tuple[SourcePath, Any]] = [((), root)]
         if isinstance(root, Response):
@@ -152,8 +152,10 @@ class LossReport:
         for path, owner in owners:
             for number, message in enumerate(getattr(owner, "messages", ())):
                 for position, part in enumerate(message.parts):
+                    if not isinstance(part, ToolCall | ToolResult) or part.executor != "client":
+                        continue
                     field = "id" if isinstance(part, ToolCall) else "call_id"
-                    if isinstance(part, ToolCall | ToolResult) and (id := ids.get(getattr(part, field) or "")):
+                    if id := ids.get(getattr(part, field) or ""):
                         part_path = (*path, "messages", number, "parts", position)
                         self.approximated(part_path, field, f"sent as {id}", severity="info")
 

@@ -66,8 +66,15 @@ class StalledUpstream:
             writer.write(transfer_chunk(chat_sse_event({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
 
+_MODEL_LOOKUP = b"POST /api/show"
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+
+
 class ScriptedUpstream:
-    """An upstream that sends the next of its responses for each request and records the requests."""
+    """An upstream that sends the next of its responses for each request and records the requests.
+
+    Like a server that is not Ollama, it knows nothing of its models.
+    """
 
     def __init__(self, *responses: bytes) -> None:
         self.responses = list(responses)
@@ -75,8 +82,11 @@ class ScriptedUpstream:
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            self.requests.append(await read_http_request(reader))
-            writer.write(self.responses[min(len(self.requests), len(self.responses)) - 1])
+            if (request := await read_http_request(reader)).startswith(_MODEL_LOOKUP):
+                writer.write(_NOT_FOUND)
+            else:
+                self.requests.append(request)
+                writer.write(self.responses[min(len(self.requests), len(self.responses)) - 1])
             await writer.drain()
 
     @property
