@@ -159,7 +159,7 @@ def _decode_approval_request(members: Members) -> Message:
     call_id, status = _take_string(members, "id"), _take_string(members, "status")
     server, name = _take_string(members, "server_label"), _take_string(members, "name")
     form = [_NO_NAME] if name is None else []
-    form.append(_ARGUMENTS_FIELD + "arguments")
+    form += [_ARGUMENTS_FIELD + "arguments", "openai-responses:name:id=id"]
     arguments = _take_string(members, "arguments")
     if arguments is None:
         arguments = _take_source(members, "arguments")
