@@ -24,6 +24,7 @@ from toolwire.canonical.content import Citation, HostedUse, OpaquePart, Part, Te
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FunctionTool, HostedKind, HostedTool, McpServer, NativeTool, Tool, ToolRef
+from toolwire.codec.encoding.client_tools import client_function
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import LocatedTool, conversation_tools, report_excluded_tool
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
@@ -36,7 +37,6 @@ FUNCTION_SUBSTITUTES: dict[str, tuple[str, str, str]] = {
 }
 """By kind: name, parameter and description of the function that a client may run instead."""
 
-TOOL_SEARCH = "tool_search"
 _MAX_PAGE_DEPTH = 4
 _DOMAIN_FILTERS = ("allowed_domains", "blocked_domains")
 _OPTION_FIELDS = ("max_uses", *_DOMAIN_FILTERS, "location", "context_size", "max_content_tokens")
@@ -227,19 +227,19 @@ def set_at_pointer(wire: dict[str, Any], pointer: str, value: Any) -> None:
 
 
 def substitute_functions(request: Request, plan: EncodingPlan, names: HostedToolNames | None = None) -> Request:
-    """Replace hosted tools by functions that the client runs, if the target's options ask for that.
+    """Replace vendors' own tools by functions that the client runs; hosted tools only if the target's options say so.
 
     The tool choice and calls in the history follow.
     """
     if plan.same_protocol or not request.tools or NativeTool not in map(type, request.tools):
         return request
-    tools = [_tool_search_function(tool, index, plan) for index, tool in enumerate(request.tools)]
-    if plan.target.hosted_tools != "function":
-        return replace(request, tools=tuple(tools))
-    choice, chosen = request.tool_choice, chosen_native_tool(request)
+    tools, choice, chosen = list(request.tools), request.tool_choice, chosen_native_tool(request)
     native_kinds = () if names is None else names.native_kinds
     for index, tool in enumerate(tools):
-        if (function := _hosted_function(tool, index, plan, native_kinds)) is None:
+        function = client_function(tool, index, plan)
+        if function is None and plan.target.hosted_tools == "function":
+            function = _hosted_function(tool, index, plan, native_kinds)
+        if function is None:
             continue
         tools[index] = function
         if tool is chosen and choice is not None:
@@ -264,21 +264,6 @@ def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: t
     plan.report.approximated(("tools", index), "", f"declared as the function {name}, run by the client")
     plan.tools.substitute_function(kind, name)
     return FunctionTool(name=name, description=description, parameters=Raw(msgspec.json.encode(schema)))
-
-
-def _tool_search_function(tool: Tool, index: int, plan: EncodingPlan) -> Tool:
-    """Return a function in place of OpenAI's client-side `tool_search`, since tools that it finds need a call."""
-    if not isinstance(tool, NativeTool) or tool.kind != TOOL_SEARCH or tool.executor != "client":
-        return tool
-    members = _decode_members(tool.body)
-    description = decode_json(members.get("description", b"null"))
-    plan.report.approximated(("tools", index), "", f"declared as the function {TOOL_SEARCH}, run by the client")
-    plan.tools.map_to_native_call(TOOL_SEARCH, f"{TOOL_SEARCH}_call")
-    return FunctionTool(
-        name=TOOL_SEARCH,
-        description=description if isinstance(description, str) else None,
-        parameters=members.get("parameters"),
-    )
 
 
 def report_missing_native(located_tool: LocatedTool, plan: EncodingPlan, *, has_connectors: bool = False) -> None:

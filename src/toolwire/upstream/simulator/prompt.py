@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolwire.canonical.content import Message, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolChoice
-from toolwire.codec.encoding.hosted_tools import TOOL_SEARCH
+from toolwire.codec.encoding.client_tools import TOOL_SEARCH
 from toolwire.codec.encoding.tools import conversation_tools
 from toolwire.upstream.simulator.schema_examples import (
     Schema,

@@ -15,6 +15,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.canonical.tools import Computer, FunctionTool
+from toolwire.codec.encoding.client_tools import TOOL_SEARCH
 from toolwire.codec.encoding.computer import (
     COMPUTER_FUNCTION_NAME,
     FUNCTION_ADAPTER,
@@ -26,7 +27,6 @@ from toolwire.codec.encoding.computer import (
     encode_actions,
     encode_arguments,
 )
-from toolwire.codec.encoding.hosted_tools import TOOL_SEARCH
 from toolwire.codec.models.gemini import signs_calls
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.model import Reply, ReplyCall
