@@ -19,6 +19,7 @@ from toolwire.codec.hosts.registry import CHAT, HOST_NAMES, profile_named
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import UNLOCATED, LossReport
 from toolwire.codec.wire.reader import decode_json, escape_pointer
+from toolwire.codec.wire.surrogates import decode_repaired
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.caching import with_caching
 from toolwire.translation.history import has_envelopes, restore_envelopes
@@ -185,14 +186,14 @@ def _translate_request(
     cache: Caching,
 ) -> _EncodedWithLosses:
     """Translate the JSON bytes of a request, and open the envelopes that the client echoed in its history."""
-    request = reader.decode_request(data, Route(model=options.model, stream=options.stream))
-    losses: list[Loss] = []
+    route = Route(model=options.model, stream=options.stream)
+    request, _, losses = decode_repaired(lambda body: reader.decode_request(body, route), data, "request")
     if has_envelopes(request):
         received = request
         request, restore_report = restore_envelopes(
             received, reader, envelope_key, same_protocol=received.origin == writer.name
         )
-        losses = restore_report.resolve(received, reader.wire_names)
+        losses += restore_report.resolve(received, reader.wire_names)
     report = LossReport()
     adapted = adapt_request(request, reader, writer, options.host, report)
     if report:
@@ -262,9 +263,16 @@ def body_bytes(body: Body, protocol: str) -> bytes:
             return body.encode()
         if (data := _encode_builtin_types(body)) is not None:
             return data
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        # Escapes keep lone surrogates, which UTF-8 lacks.
+        return text.encode() if _is_utf8(text) else json.dumps(body, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise DecodeError(protocol, "", "JSON data", str(error)) from None
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether UTF-8 can encode the text: it has no lone surrogate."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 _JSON_TYPES = frozenset({dict, list, tuple, str, int, float, bool, NoneType})

@@ -14,6 +14,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import ResponseContext
 from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.codec.wire.surrogates import decode_repaired
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals, refuses_tools
@@ -98,6 +99,7 @@ class Dispatcher:
         exchange = await self._decode_and_route(
             client_request, observer, self.services.conversation_memo.find(client_request)
         )
+        client_request = exchange.client_request
         if client_request.codec.name in STATE_ADAPTERS:
             pending_response = await self.services.conversation_state.resolve(
                 client_request.codec,
@@ -161,14 +163,30 @@ class Dispatcher:
         """Return an exchange with the decoded request, and the backends for its model."""
         services, body = self.services, client_request.body
         heavy = len(body) > SMALL_BODY
-        if (request := conversation.decode_light(client_request, services.limits)) is None:
-            decode = partial(_decode_request, client_request, services, conversation)
+        request = conversation.decode_light(client_request, services.limits)
+        if request is None:
+            decode = partial(_decode_repaired, client_request, services, conversation)
             heavy = heavy and is_heavy_body(body)
-            request = await services.body_executor.run_in_thread(decode) if heavy else decode()
+            decoded = await services.body_executor.run_in_thread(decode) if heavy else decode()
+            request, client_request = decoded
         route_match = services.router.route(request.model)
         return Exchange(
             services, client_request, request, route_match, observer, conversation=conversation, is_heavy=heavy
         )
+
+
+def _decode_repaired(
+    client_request: ClientRequest, services: ExchangeServices, conversation: Conversation
+) -> tuple[Request, ClientRequest]:
+    """Decode the client's request; return it with the request as received, without lone surrogates."""
+
+    def decode(body: bytes) -> Request:
+        """Decode a body in place of the one received."""
+        received = client_request if body is client_request.body else replace(client_request, body=body)
+        return _decode_request(received, services, conversation)
+
+    request, body, losses = decode_repaired(decode, client_request.body, "request")
+    return request, replace(client_request, body=body, losses=losses) if losses else client_request
 
 
 def _decode_request(client_request: ClientRequest, services: ExchangeServices, conversation: Conversation) -> Request:

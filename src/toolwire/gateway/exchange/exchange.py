@@ -47,6 +47,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     created: int = 0
     channel: ChannelState | None = None
     """History of the WebSocket channel that carried the request."""
+    losses: list[Loss] = []
+    """Changes that decoding the body required."""
 
     def is_streaming(self, request: Request) -> bool:
         """Return whether the client wants a stream: as requested, or by its protocol's default."""

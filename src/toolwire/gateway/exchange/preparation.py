@@ -108,7 +108,7 @@ def build_upstream_request(
         exchange.services.envelope_key(exchange.client_request.tenant, backend),
         _backend_target(exchange, backend, facts or known_backend(exchange.services, backend, exchange.request)),
         signed_request,
-        [],
+        list(exchange.client_request.losses),
     )
     upstream_request = _translate_draft(draft, route_tools, complete=complete)
     if refusals := exchange.services.refusals.find(backend, exchange.request.model):
@@ -170,7 +170,7 @@ def _restore_state(draft: Draft) -> None:
     if has_envelopes(request):
         same_origin = request.origin == draft.upstream.name
         draft.request, missing = restore_envelopes(request, draft.client, draft.envelope_key, same_protocol=same_origin)
-        draft.losses = missing.resolve(request, draft.client.wire_names)
+        draft.losses = draft.losses + missing.resolve(request, draft.client.wire_names)
     if exchange.pending_response is not None:
         same_protocol = draft.client is draft.upstream
         draft.request = exchange.pending_response.upstream_request(draft.request, same_protocol=same_protocol)
