@@ -348,3 +348,19 @@ def test_interleaved_items_and_progress_pass_through() -> None:
     assert fold_body(RESPONSES, translated)["output"] == fold_body(RESPONSES, wire)["output"]
     assert "response.web_search_call.searching" in frame_types(translated)
     assert fold_wire(translated) == fold_wire(wire)
+
+
+def test_failed_stream_reports_the_usage_so_far() -> None:
+    usage = {"input_tokens": 25, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": message}, error]
+    wire = b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+    failed = stream_frames(translate_stream_bytes(wire, ANTHROPIC, RESPONSES))[-1]
+    assert (failed["type"], failed["response"]["usage"]["input_tokens"]) == ("response.failed", 25)
+
+
+def test_failed_stream_without_usage_reports_none() -> None:
+    wire = b'data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+    failed = stream_frames(translate_stream_bytes(wire, "openai-chat", RESPONSES))[-1]
+    assert (failed["type"], failed["response"]["usage"]) == ("response.failed", None)

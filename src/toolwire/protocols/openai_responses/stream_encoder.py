@@ -144,6 +144,8 @@ class Encoder:
         self._plan.same_protocol = event.origin == FAMILY
         self._plan.seed = id_seed(event.id, self._context)
         self._start = event
+        if not self._plan.same_protocol:
+            self._usage = event.usage  # so far; a stream that fails may report no other
         return b"" if self._plan.same_protocol else self._encode_start()
 
     def _encode_start(self) -> bytes:
@@ -248,6 +250,8 @@ class Encoder:
         opening = self._encode_start() + self._items.close_waiting()
         body = self._terminal_body(event)
         body |= {"status": event.status or "failed", "error": encode_failure(event.error, self._plan)}
+        if self._usage is None and not self._plan.same_protocol:
+            body["usage"] = None
         restore_response(body, event, self._plan)
         return opening + self._frame_encoder.encode("response.failed", response=body)
 
