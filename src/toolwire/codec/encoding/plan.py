@@ -150,6 +150,11 @@ class EncodingPlan:
                 (*path, "signature"), "", "no envelope key is configured to preserve another issuer's signature"
             )
 
+    def report_empty_arguments(self, call: ToolCall, path: SourcePath) -> None:
+        """Report the arguments of a call that are null rather than absent, and become an empty object."""
+        if call.arguments.strip() and not self.same_protocol:
+            self.report.approximated(path, "arguments", "null sent as an empty object", severity="info")
+
     def tool_name(self, name: str, namespace: str | None = None) -> str:
         """Return the name under which the target knows a tool."""
         if namespace is not None:

@@ -243,6 +243,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode()
     if text in (b"", b"null"):
+        plan.report_empty_arguments(part, located_part.path)
         return Raw(b"{}")
     try:
         decode_members(text)

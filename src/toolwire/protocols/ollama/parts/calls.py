@@ -134,6 +134,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip()
     if text in ("", "null"):
+        plan.report_empty_arguments(part, located_part.path)
         return Raw(b"{}")
     if _is_object(text):
         return Raw(text.encode())

@@ -190,11 +190,13 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
         _report_call(part, located_part, plan)
     shape: FunctionCall | CustomCall
     if not plan.tools.freeform:
-        return _encode_function_call(part, call_id, plan)
+        return _encode_function_call(part, located_part, call_id, plan)
     if part.shape == "freeform":
         shape = CustomCall(name=_call_name(part, plan), call_id=call_id, input=_encode_input(part, plan))
     else:
-        shape = FunctionCall(name=_call_name(part, plan), call_id=call_id, arguments=_encode_arguments(part, plan))
+        shape = FunctionCall(
+            name=_call_name(part, plan), call_id=call_id, arguments=_encode_arguments(part, located_part, plan)
+        )
     if _NO_ARGUMENTS in part.wire_form and not part.arguments:
         setattr(shape, "input" if part.shape == "freeform" else "arguments", UNSET)
     shape.id, shape.status = none_to_unset(message.id), none_to_unset(message.status)
@@ -206,10 +208,12 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
     return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_function_call(part: ToolCall, call_id: Any, plan: ItemPlan) -> FunctionCall:
+def _encode_function_call(part: ToolCall, located_part: LocatedPart, call_id: Any, plan: ItemPlan) -> FunctionCall:
     """Encode a call for a host that has only functions, without namespaces."""
     name = plan.tools.alias(part.name, part.namespace)
-    arguments = wrap_freeform_input(part.arguments) if part.shape == "freeform" else _encode_arguments(part, plan)
+    arguments = (
+        wrap_freeform_input(part.arguments) if part.shape == "freeform" else _encode_arguments(part, located_part, plan)
+    )
     return FunctionCall(name=name, call_id=call_id, arguments=arguments)
 
 
@@ -224,11 +228,12 @@ def _encode_input(part: ToolCall, plan: ItemPlan) -> Any:
     return Raw(part.arguments.encode()) if OBJECT_FORM in part.wire_form and plan.same_protocol else part.arguments
 
 
-def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
+def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> Any:
     """Return the arguments of a function call; other protocols' empty ones become `{}`."""
     if plan.same_protocol:
         return _encode_input(part, plan)
     if part.arguments.strip() in ("", "null"):
+        plan.report_empty_arguments(part, located_part.path)
         return "{}"
     return unwrap_invalid_arguments(part.arguments)
 
