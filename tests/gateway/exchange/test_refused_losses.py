@@ -16,7 +16,7 @@ REQUEST: dict[str, Any] = {
     "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}],
 }
 WARNING = {"top_k": 5}
-ERROR = {"tools": [{"type": "memory_20250818", "name": "memory"}]}
+ERROR = {"tools": [{"type": "advisor_20260301", "name": "advisor"}]}
 REFUSAL = http_response("400 Bad Request", openai_error_body("no such setting", "invalid_request_error"))
 
 
