@@ -18,6 +18,7 @@ UNSUPPORTED = {
     (ANTHROPIC, "audio/wav"),
     (RESPONSES, "audio/wav"),
     (OLLAMA, "application/pdf"),
+    (OLLAMA, "audio/wav"),
 }
 
 
