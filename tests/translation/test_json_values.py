@@ -71,8 +71,6 @@ def test_unusual_value_is_encoded_as_by_json(value: Any) -> None:
             {float("nan"): 1},
             {(1, 2): 3},
             {b"key": 1},
-            "\ud800",
-            {"\ud800": 1},
         ),
         10**5000,
     ],
