@@ -35,7 +35,7 @@ OPENAI_FIELDS = (
 """Members of the body that only OpenAI's API has."""
 
 MESSAGES = Messages(roles=ROLES, late_system=False, names=False, refusals=False)
-CONTENT = Content(string_roles=ROLES, media=("image",), null_with_calls=False, cache_marks=False)
+CONTENT = Content(string_roles=ROLES, media=("image",), original_images=False, null_with_calls=False, cache_marks=False)
 TOOLS = Tools(freeform=False, hosted=False, bare_functions=False, strict="ignored", empty_list=False, web_search=False)
 CHOICE = Choice(rules=(ChoiceRule(modes=MODES),))
 OUTPUT = Output(limit_field="max_tokens", limit_fields=("max_tokens",))

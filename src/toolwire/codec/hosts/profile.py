@@ -58,6 +58,7 @@ class Content(Facts, frozen=True, kw_only=True):
     media: tuple[str, ...] = ("image", "audio", "document")  # accepted beside text in user messages
     image_models: tuple[str, ...] = ALL_MODELS  # models that accept images
     image_urls: bool = True  # accepts web addresses of images, not only data URLs
+    original_images: bool = True  # accepts the image detail `original`
     null_with_calls: bool = True  # accepts `content: null` beside tool calls
     empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
     cache_marks: bool = True  # accepts the protocol's cache marks
