@@ -37,7 +37,7 @@ def llama(vendor_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         def address(kind: str) -> str:
             if kind not in addresses:
                 log = stack.enter_context((tmp_path_factory.mktemp("llama") / "stderr").open("w"))
-                command = [vendor_python, _HERE / "llama_server.py", *_OPTIONS[kind]]
+                command = [str(vendor_python), str(_HERE / "llama_server.py"), *_OPTIONS[kind]]
                 server = stack.enter_context(
                     subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
                 )

@@ -12,7 +12,7 @@ MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def main() -> None:
-    import xllamacpp  # type: ignore[import-not-found, unused-ignore]
+    import xllamacpp
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--template", type=Path, help="file with a Jinja chat template")
@@ -36,7 +36,9 @@ def main() -> None:
     if options.template is not None:
         parameters.chat_template = options.template.read_text(encoding="utf-8")
     if options.grammar is not None:
-        parameters.sampling.grammar = xllamacpp.CommonGrammar(xllamacpp.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, options.grammar)
+        parameters.sampling.grammar = xllamacpp.CommonGrammar(
+            xllamacpp.common_grammar_type.COMMON_GRAMMAR_TYPE_USER, options.grammar
+        )
     parameters.force_pure_content_parser = options.text_calls
     server = xllamacpp.Server(parameters)
     print(server.listening_address, flush=True)
