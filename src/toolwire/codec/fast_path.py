@@ -1,8 +1,8 @@
-"""The fast path for runs of stream frames that differ in one string: only that string is decoded.
+"""The fast path for runs of stream frames that differ only in one string: only that string is decoded.
 
-A decoder builds a template from each frame that it decodes in full and that only adds text to a part. Since it uses the
-template of the last such frame, its state is as that frame left it. A frame that is equal except for its string can
-therefore only add that string.
+If a frame that a decoder has decoded in full only adds text to a part, the decoder makes a template of it. The template
+holds for the frames right after it, so the decoder's state is still as that frame left it. A frame that is equal except
+for its string can therefore only add that string.
 """
 
 import re
@@ -31,10 +31,10 @@ class TextTemplate(Struct, frozen=True, gc=False):
     def next_texts(self, frames: list[bytes], start: int) -> list[str]:
         """Return the strings of the frames from `start` on, up to the first frame that differs in more.
 
-        An empty string counts as a difference, since decoders ignore the member then.
+        An empty string counts as a difference, since decoders then ignore the member.
         """
         head, tail, has_padding = self.head, self.tail, self.has_padding
-        # With both quotes, the string is invalid JSON if it has a line break, or if head and tail overlap.
+        # The slice includes both quotes. It is invalid JSON if it has a line break, or if head and tail overlap.
         first, last = len(head) - 1, 1 - len(tail)
         texts: list[str] = []
         try:
@@ -51,7 +51,7 @@ class TextTemplate(Struct, frozen=True, gc=False):
 
 
 class TextRun(Struct, frozen=True, gc=False):
-    """Frames that continue a part, one after the other."""
+    """A run of consecutive frames that add text to the same part."""
 
     template: TextTemplate
     delta: PartDelta  # of the last frame that was decoded in full
@@ -70,7 +70,7 @@ class TextRun(Struct, frozen=True, gc=False):
 
 
 class TextMember:
-    """A member of frames whose value is text that is added to a part."""
+    """The member of a frame that holds text to add to a part."""
 
     def __init__(self, name: str) -> None:
         self._key = b'"%b"' % name.encode()
@@ -80,12 +80,12 @@ class TextMember:
         """Return the template of a frame in which this member has this text; None if that is not certain."""
         unpadded = _strip_padding(frame)
         has_padding, frame = bool(unpadded), unpadded or frame
-        # A quoted name occurs in no string, where its quotes would be escaped.
+        # The quoted name can't be inside a string, where its quotes would be escaped.
         if len(frame) > _MAX_FRAME or frame.count(self._key) != 1 or (match := self._pattern.search(frame)) is None:
             return None
         string, start, end = match[1], match.start(1), match.end(1)
         head, tail = frame[: start + 1], frame[end - 1 :]
-        # With an escape, another member may have the same name.
+        # If there are escapes, another member may have the same name, spelled differently.
         if b"\\" in head or b"\\" in tail or len(tail) < 2 or _decode_string(string) != text:
             return None
         return TextTemplate(head, tail, has_padding)

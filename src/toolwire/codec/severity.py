@@ -1,8 +1,9 @@
 """The severity of a loss, derived from its kind and from what was lost.
 
-A value itself, such as a message, a tool or a part, is *content*. A field of it is a *setting*. The tables below list
-the exceptions by type and field: fields that are content, and *labels*, which change neither prompt nor answer.
-Encoders pass a severity of their own only where the same field matters in one case and not in another.
+Everything that can be lost has a *weight*. A whole value, such as a message, a tool or a part, is *content*. A field of
+it is a *setting*. The tables below list the exceptions by type and field: fields that are content, *schemas*, and
+*labels*, which change neither prompt nor answer. Encoders pass a severity of their own only where the same field
+matters in one case and not in another.
 """
 
 from collections.abc import Mapping
@@ -18,16 +19,16 @@ _SEVERITIES: Mapping[_Weight, Mapping[LossKind, Severity]] = {
     "content": {"dropped": "error", "approximated": "warning", "added": "warning"},
     "setting": {"dropped": "warning", "approximated": "warning", "added": "warning"},
     "label": {"dropped": "info", "approximated": "info", "added": "info"},
-    # a schema of arguments is a hint to the model: other words for it change nothing
+    # a schema is a hint to the model: to write it differently changes nothing
     "schema": {"dropped": "warning", "approximated": "info", "added": "info"},
 }
 
 _VALUES: Mapping[str, _Weight] = {
     "CacheMark": "label",  # affects price and latency, never the answer
     "Caller": "setting",
-    "Reasoning": "setting",  # of another provider in a history; beside the answer in a response
+    "Reasoning": "setting",  # another provider's in a history; not part of the answer in a response
     "SettingChange": "setting",
-    "Signature": "label",  # no other issuer can use it; `_RESPONSE_WEIGHTS` has what the next turn misses
+    "Signature": "label",  # only its issuer can use it; it weighs more in `_RESPONSE_WEIGHTS`
     "Thinking": "setting",
     "Usage": "label",
     "Citation": "setting",
@@ -111,7 +112,10 @@ _FIELDS: Mapping[str, _Weight] = {
     "ToolCall.thoughtSignature": "label",
     "ToolChoice.streamFunctionCallArguments": "label",
 }
-"""Weights of fields that are not settings, and of extras by their first name. `*` stands for all others."""
+"""Weights of fields that are not settings, and of extras (fields without a canonical counterpart).
+
+An extra is found by its complete pointer or by the first name in it. `*` stands for all others.
+"""
 
 _RESPONSE_WEIGHTS: Mapping[str, _Weight] = {
     "Citation": "content",
@@ -179,7 +183,7 @@ _SCHEMA_ANNOTATIONS = frozenset({"$anchor", "$comment", "$id", "$schema", "addit
 
 
 def derive_severity(kind: LossKind, direction: Direction, node: Any, field: str) -> Severity:
-    """Return the severity of a loss of a field of `node`, or of the node itself if `field` is empty."""
+    """Return the severity of a loss that concerns a field of `node`, or the whole node if `field` is empty."""
     if type(node) is tuple and node:
         node = node[0]
     severity = _derive_field_severity(kind, direction, type(node).__name__, field)
@@ -227,7 +231,7 @@ def _derive_field_severity(kind: LossKind, direction: Direction, owner: str, fie
 
 
 def _find_weight(direction: Direction, owner: str, field: str) -> _Weight:
-    """Return the weight of a field, by its complete pointer or its first name, or of the value itself."""
+    """Return the weight of a field, found by its complete pointer or the first name in it, or of the whole value."""
     if not field:
         is_other = direction == "response" and owner in _RESPONSE_WEIGHTS
         return _RESPONSE_WEIGHTS[owner] if is_other else _VALUES.get(owner, "content")

@@ -1,7 +1,7 @@
-"""Probing of a Chat host: tiny requests find out what it accepts, for `toolwire doctor --probe`.
+"""Probes of a Chat host: tiny requests that find out what it accepts, for `toolwire doctor --probe`.
 
-Each probe changes one thing in a request for one token. A host that rejects it with 400, 422 or 500 does not accept
-that thing; any other failure ends the probing, as it says nothing about the host.
+Each probe changes one thing in a request for one token. A host that answers 400, 422 or 500 does not accept that thing.
+Any other failure ends the probing, since it says nothing about what the host accepts.
 """
 
 import json
@@ -22,7 +22,7 @@ Body = dict[str, Any]
 
 PROTOCOL = "openai-chat"
 _PATH = "/v1/chat/completions"
-_REFUSED = (400, 422, 500)  # 500: chat templates
+_REFUSED = (400, 422, 500)  # 500: a chat template that fails
 _LIMIT_RESPONSE = 1024 * 1024
 _EFFORTS = ("low", "medium", "high")
 _USER = {"role": "user", "content": "Hi"}
@@ -36,7 +36,7 @@ _CALL = {"id": _CALL_ID, "type": "function", "function": {"name": "noop", "argum
 
 
 def _tools(**members: Any) -> list[Body]:
-    """Return the declaration of the probes' tool."""
+    """Return the tools that probes declare: one function, with these members added."""
     return [{"type": "function", "function": {**_FUNCTION, **members}}]
 
 
@@ -77,6 +77,7 @@ PROBES: dict[str, Body] = {
 """The change that each probe makes to the request."""
 
 _MEMBERS = ("parallel_tool_calls", "store", "metadata", "prompt_cache_key")
+"""Probed members of the body; those that the host rejects are listed in `fields.refused`."""
 
 
 class ProbeFailed(Exception):

@@ -1,8 +1,8 @@
 """Prompt caching between protocols that cache differently.
 
 Anthropic caches a prompt only up to the marks that a client sets. Most other providers cache every prompt, and OpenAI
-and Mistral route requests with the same `prompt_cache_key` to the same cache. So a request that would be cached by the
-client's own provider gets marks, or a key, if its client could not set them.
+and Mistral route requests with the same `prompt_cache_key` to the same cache. A request gets the marks or the key that
+its client's protocol can't express, so that it is cached as it would be by the client's own provider.
 """
 
 import hashlib
@@ -13,13 +13,13 @@ from toolwire.canonical.content import Text
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, Target
 
-_SAMPLE = 1024
+_SAMPLE = 1024  # characters
 
 
 def with_caching(target: Target, request: Request, reader: Codec | None, writer: Codec) -> Target:
-    """Return the target with what the encoder adds for its cache; unchanged if both protocols are the same.
+    """Return the target with the cache marks and key that the encoder is to add; unchanged within one protocol.
 
-    `reader` is the client's protocol, None for the runtime.
+    `reader` is the codec of the client, None for the agents of toolwire's own runtime. `writer` is the provider's.
     """
     if reader is writer:
         return target
@@ -32,11 +32,11 @@ def with_caching(target: Target, request: Request, reader: Codec | None, writer:
 
 
 def derive_cache_key(request: Request) -> str | None:
-    """Derive a key for the cache from the first text of the user, which all requests of a conversation share.
+    """Derive a key for the cache from the first user message, which all requests of a conversation share.
 
-    None without such a text. Providers combine the key with the beginning of the prompt, so that system text and tools
-    need not be part of it: these may change within a conversation. Start, end and length of each text distinguish
-    conversations well enough, at a cost that does not depend on the size.
+    None if that message has no text. Providers combine the key with the beginning of the prompt. So system text and
+    tools, which may change within a conversation, need not be part of the key. Length, start and end of each text
+    distinguish conversations well enough, at a cost that does not depend on the length.
     """
     for message in request.messages:
         if message.role != "user":

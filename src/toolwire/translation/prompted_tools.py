@@ -1,7 +1,8 @@
 """Tools for models without tool calling: declarations, calls and results are written as text, in a dialect.
 
-The request is encoded as for a model with tool calling, and then rewritten. Names, schemas and tool types are thus
-adapted as usual, and the mapping of that encoding leads from the recovered calls back to the client's tools.
+A dialect is the form in which a model writes calls. The request is encoded as for a model with tool calling, and then
+rewritten. So names, schemas and tool types are adapted as usual, and the name mapping of that encoding leads from the
+recovered calls back to the client's tools.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,9 +27,10 @@ _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 
 
 def choose_dialect(parser: str, model: str | None) -> Dialect:
-    """Return the dialect to prompt for: the parser's, or the one that the model is known to write.
+    """Return the dialect to prompt for: the one that `parser` names, or that the model is known to write.
 
-    A dialect without marks counts only as a complete answer, so it is used only if the parser names it.
+    A call in a dialect without marks counts only as the complete answer. So such a dialect is used only if `parser`
+    names it.
     """
     if parser in DIALECTS:
         return DIALECTS[parser]
@@ -54,7 +56,7 @@ def prompting_codec(codec: Codec, dialect: Dialect) -> Codec:
 
 
 def prompt_tools(encoding: EncodedBody, codec: Codec, target: Target, dialect: Dialect) -> EncodedBody:
-    """Return an encoded request with its tools, calls and results written as text, and that reported."""
+    """Return an encoded request with its tools, calls and results written as text; its report lists the changes."""
     request = codec.decode_request(encoding.to_bytes(), encoding.route)
     if not uses_tools(request):
         return encoding
@@ -85,7 +87,7 @@ def _split_tools(request: Request) -> tuple[list[FunctionTool], tuple[NativeTool
                 functions.append(FunctionTool(tool.name, tool.description, FREEFORM_PARAMETERS))
             case NativeTool():
                 natives.append(tool)
-            case _:  # no protocol whose models lack tool calling has groups
+            case _:  # a group; protocols with models that lack tool calling have none
                 functions += [member for member in tool.tools if isinstance(member, FunctionTool)]
     return functions, tuple(natives)
 
@@ -145,7 +147,7 @@ def _state_choice(choice: ToolChoice | None) -> Iterator[str]:
 
 
 def _add_system_text(request: Request, text: str, codec: Codec) -> Request:
-    """Return a request with text at the end of its system text, wherever the protocol has that."""
+    """Return a request with text at the end of its system text, wherever the protocol keeps that."""
     first = next(iter(request.messages), None)
     if first is not None and first.role in ("system", "developer"):
         return replace(request, messages=(_append_text(first, text), *request.messages[1:]))
@@ -158,7 +160,7 @@ def _add_system_text(request: Request, text: str, codec: Codec) -> Request:
 
 
 def _text_message(role: Role, text: str, codec: Codec) -> Message:
-    """Return a message of one text; its content is a string on the wire, as all servers accept it."""
+    """Return a message of one text; its content is a string on the wire, which all servers accept."""
     return Message(role=role, parts=(Text(text=text),), wire_form=(f"{codec.families[0]}:string",))
 
 
@@ -171,7 +173,7 @@ def _append_text(message: Message, text: str) -> Message:
 
 
 class _Conversation:
-    """Rewrites a conversation; calls are numbered, so that results refer to them."""
+    """The state of rewriting a conversation: its calls are numbered, so that results can refer to them."""
 
     def __init__(self, dialect: Dialect, codec: Codec) -> None:
         self._dialect = dialect
@@ -182,8 +184,8 @@ class _Conversation:
     def rewrite(self, messages: Iterable[Message]) -> Iterator[Message]:
         """Yield the messages with calls and results as text.
 
-        Consecutive results, and plain text of the user after them, are one message: many chat templates require turns
-        to alternate.
+        Consecutive results, and plain text of the user after them, become one message: many chat templates require
+        user and assistant turns to alternate.
         """
         results: list[ToolResult] = []
         for received in messages:
@@ -207,7 +209,7 @@ class _Conversation:
             yield self._write_results(results)
 
     def _write_calls(self, message: Message) -> Message:
-        """Return a message with its calls as text after its other text."""
+        """Return a message with its calls written as text, after its other text."""
         calls = [part for part in message.parts if type(part) is ToolCall]
         if not calls:
             return message
@@ -224,7 +226,7 @@ class _Conversation:
         return replace(message, parts=(*others, *turn.parts), wire_form=turn.wire_form)
 
     def _write_results(self, results: list[ToolResult]) -> Message:
-        """Return a message of the user with results as text, and their media after it."""
+        """Return a user message with results as text, followed by their media."""
         written: list[WrittenResult] = []
         media: list[Part] = []
         for result in results:

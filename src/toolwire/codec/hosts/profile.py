@@ -16,6 +16,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 CHOICES = ("auto", "none", "required", "named", "allowed")
 
 Knowledge = Literal["documented", "source", "types", "peer", "reported", "tried", "unverified"]
+"""The kinds of evidence for a fact, explained in `docs/reference/hosts.md`."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -31,7 +32,7 @@ class Source(Facts, frozen=True, kw_only=True):
 
 
 class Recognition(Facts, frozen=True, kw_only=True):
-    """Base URLs at which the host is recognized: by host name or port, and by path if there are patterns for it."""
+    """The base URLs that identify the host: by host name or port, and also by path if `paths` has patterns."""
 
     hostnames: tuple[str, ...] = ()  # glob patterns
     ports: tuple[int, ...] = ()
@@ -42,7 +43,7 @@ class Messages(Facts, frozen=True, kw_only=True):
     """Roles, order and members of messages."""
 
     roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
-    late_system: bool = True  # accepts system messages after the first, and later in the conversation
+    late_system: bool = True  # accepts several system messages, also late in the conversation
     user_after_tool: bool = True  # accepts a user message right after a tool result
     user_required: bool = False  # rejects conversations without a user message
     final_assistant: bool = True  # accepts an assistant message as the last one
@@ -62,12 +63,12 @@ class Content(Facts, frozen=True, kw_only=True):
     null_with_calls: bool = True  # accepts `content: null` beside tool calls
     empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
     cache_marks: bool = True  # accepts the protocol's cache marks
-    marked_models: tuple[str, ...] = ALL_MODELS  # models that accept them
+    marked_models: tuple[str, ...] = ALL_MODELS  # models that accept cache marks
     cache_ttl: bool = True  # accepts a lifetime in cache marks
 
 
 class EchoRule(Facts, frozen=True, kw_only=True):
-    """The duty to send the reasoning of earlier turns back."""
+    """The earlier turns whose reasoning must be sent back."""
 
     models: tuple[str, ...] = ALL_MODELS
     turns: Literal["none", "calls", "all"]  # the assistant turns that must carry it
@@ -91,7 +92,7 @@ class Tools(Facts, frozen=True, kw_only=True):
     name_limit: int = 64
     id_pattern: str = r"[\x20-\x7e]+"
     id_limit: int = 40
-    freeform: bool = True  # accepts custom tools
+    freeform: bool = True  # accepts freeform tools (`"type": "custom"`)
     hosted: bool = True  # accepts tools that the vendor runs
     typed: bool = True  # accepts a `type` on functions of the Messages API
     bare_functions: bool = True  # accepts functions without `parameters`, or without `type` at the root of the schema
@@ -117,7 +118,7 @@ class Choice(Facts, frozen=True, kw_only=True):
 
 
 class EffortRule(Facts, frozen=True, kw_only=True):
-    """Words for the effort that a model accepts; none if it rejects the setting."""
+    """The effort levels that a model accepts, in the host's words; empty if it rejects the setting."""
 
     models: tuple[str, ...] = ALL_MODELS
     words: tuple[str, ...] = ()
@@ -126,15 +127,15 @@ class EffortRule(Facts, frozen=True, kw_only=True):
 class ThinkingSwitch(Facts, frozen=True, kw_only=True):
     """A member of the body that turns thinking on and off."""
 
-    field: Literal["thinking", "enable_thinking", "think"]  # `{"type": "disabled"}`, or a boolean
+    field: Literal["thinking", "enable_thinking", "think"]  # `thinking` is an object, the others are booleans
     models: tuple[str, ...] = ALL_MODELS  # models that accept it
-    can_disable: tuple[str, ...] = ALL_MODELS  # models that also accept the value for off
+    can_disable: tuple[str, ...] = ALL_MODELS  # models whose thinking it can also turn off
 
 
 class Thinking(Facts, frozen=True, kw_only=True):
     """Effort and thinking."""
 
-    efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)  # empty: not established
+    efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)  # empty: not known
     switch: ThinkingSwitch | None = None
     default_on: tuple[str, ...] = ()  # models that think unless it is turned off
     stream_only: tuple[str, ...] = ()  # models that think only in streamed responses
@@ -179,12 +180,12 @@ class ModelFields(Facts, frozen=True, kw_only=True):
 class Fields(Facts, frozen=True, kw_only=True):
     """Other members of the body, as JSON pointers without the leading slash."""
 
-    known: tuple[str, ...] = ()  # all members that have an effect; empty: not established
+    known: tuple[str, ...] = ()  # all members that have an effect; empty: not known
     unknown: Literal["accepted", "ignored", "refused"] = "accepted"  # treatment of all others
     refused: tuple[str, ...] = ()  # rejected with an error
     ignored: tuple[str, ...] = ()  # accepted without effect
     by_model: tuple[ModelFields, ...] = ()
-    renamed: dict[str, str] = field(default_factory=dict)  # by OpenAI's name of the member
+    renamed: dict[str, str] = field(default_factory=dict)  # the host's names of members, by OpenAI's names
     user_pattern: str | None = None  # legal end-user ids; None: all
     max_temperature: float | None = None
     stores_by_default: bool = False  # stores responses unless `store` is false
@@ -192,7 +193,7 @@ class Fields(Facts, frozen=True, kw_only=True):
 
 
 class Wording(Facts, frozen=True, kw_only=True):
-    """An error message of the host. Braces hold values of the request."""
+    """An error message of the host; names in braces stand for values of the request."""
 
     message: str
     status: int = 400
@@ -214,7 +215,7 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
     """The part of a protocol that a host accepts. Profiles are compared by identity."""
 
     name: str
-    title: str = ""  # for people
+    title: str = ""  # the name to show to people
     protocol: str = "openai-chat"
     pass_through: bool = False  # leaves requests of clients of the same protocol unchanged
     recognition: Recognition = Recognition()

@@ -6,13 +6,13 @@ from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
 
 
 class RefusalMemo:
-    """The settings that each model of a provider refused, within limits."""
+    """The settings that each model of a provider refused; the number and size of entries are limited."""
 
     def __init__(self) -> None:
         self._refusals: BoundedMemo[tuple[str, str], tuple[Refusal, ...]] = BoundedMemo()
 
     def find(self, backend: Backend, model: str | None) -> tuple[Refusal, ...]:
-        """Return the settings that a backend refused; `model` is the requested one, if the backend sets none."""
+        """Return the settings that a backend refused; the requested `model` counts if the backend sets none."""
         return self._refusals.get((backend.provider.name, backend.model or model or ""), ())
 
     def learn(self, backend: Backend, model: str | None, refusals: tuple[Refusal, ...]) -> None:

@@ -1,9 +1,9 @@
 """The model catalog: the facts that hold for a model of a provider.
 
-Sources, in this order: `[models."NAME"]` of the configuration, the provider's list, the model's name. Only the
-provider has to be asked over the network. It is asked once per model, when a request first depends on a fact that only
-it knows, for a short time. If it does not answer, the request is sent without that fact, and the provider is left alone
-for a minute.
+The sources, in this order, are `[models."NAME"]` of the configuration, the provider's list, and the model's name. Only
+the provider has to be asked over the network. It is asked once per model, when a request first depends on a fact that
+only the provider knows, and the request waits only a short time. Without an answer, the request is sent without that
+fact, and the provider is not asked again for a minute.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class ModelCatalog:
     """Facts about models, by provider and model name."""
 
     def __init__(self, transport: Transport, configured: Mapping[str, ModelInfo] | None = None) -> None:
-        """Create a catalog; `configured` holds the user's facts by pattern, of which the first match wins."""
+        """Create a catalog; `configured` holds the user's facts by name pattern, and the first that matches wins."""
         self._transport = transport
         self._configured = dict(configured or {})
         self._entries: dict[tuple[str, str], CatalogEntry] = {}
@@ -70,7 +70,7 @@ class ModelCatalog:
     async def ask(self, provider: Provider, model: str) -> CatalogEntry:
         """Return what is known about a model, after asking the provider unless it was asked before.
 
-        Concurrent requests share one question.
+        Concurrent requests for a model share one query.
         """
         key, entry = (provider.name, model), self.look_up(provider, model)
         if not _may_ask(entry) or len(model) > LIMIT_CACHED_NAME:
@@ -81,7 +81,7 @@ class ModelCatalog:
         return await asyncio.shield(task)
 
     def sources(self, provider: Provider, model: str, listed: ModelInfo = UNKNOWN_MODEL) -> dict[str, ModelInfo]:
-        """Return the facts of each source, the one that wins first."""
+        """Return the facts of each source, in order of precedence."""
         return {
             "configuration": self._configured_info(provider, model),
             "provider": listed,
