@@ -81,6 +81,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("the role developer is not established"),
         "messages.members": reported("Kilo-Org/kilocode#10375", "CherryHQ/cherry-studio#16790"),
         "content": unverified("text only"),

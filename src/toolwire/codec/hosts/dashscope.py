@@ -81,6 +81,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported("proma-ai/Proma#1496", "ChatLab/ChatLab#480"),
         "messages.late_system": reported("can1357/oh-my-pi#958", note="templates of Qwen 3.5 and later"),
         "messages.names": unverified(),

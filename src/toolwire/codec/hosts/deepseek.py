@@ -120,6 +120,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages.roles": reported("earendil-works/pi#1048", "BenedictKing/ccx#149", "eclipse-theia/theia#15144"),
         "messages": unverified("names and refusals"),
         "content.string_roles": reported(

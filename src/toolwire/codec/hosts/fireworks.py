@@ -50,6 +50,7 @@ PROFILE = HostProfile(
         wordings={"fields.unknown": Wording(message="Extra inputs are not permitted, field: '{name}', value: {value}")}
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("as unknown hosts"),
         "content": unverified("as unknown hosts"),
         "reasoning": reported("BerriAI/litellm#30844"),

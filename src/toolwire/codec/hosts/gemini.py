@@ -73,6 +73,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified(),
         "content": documented("ai.google.dev"),
         "reasoning": reported("OpenChatCut#6", "opensquilla#225", note="signatures in extra_content are required"),

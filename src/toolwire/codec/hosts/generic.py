@@ -53,6 +53,7 @@ GENERIC = HostProfile(
     output=OUTPUT,
     fields=Fields(refused=OPENAI_FIELDS, user_pattern=r"[A-Za-z0-9_-]{1,64}"),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported("earendil-works/pi#1048", "vllm-project/vllm#41114", note="the strictest of known hosts"),
         "content": reported("cline/cline#230", "langchain-ai/langchain#34140", note="the strictest of known hosts"),
         "reasoning": reported("earendil-works/pi#3636", "earendil-works/pi#4178", note="by the names of models"),

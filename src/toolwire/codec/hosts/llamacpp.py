@@ -63,6 +63,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": read_in_source("ggml-org/llama.cpp#20215", note="developer is mapped to system"),
         "messages.late_system": reported("ggml-org/llama.cpp#27367", "QwenLM/Qwen3.8#244", note="Qwen's templates"),
         "content": read_in_source("ggml-org/llama.cpp"),

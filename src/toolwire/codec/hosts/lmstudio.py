@@ -53,6 +53,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("templates decide"),
         "content": unverified(),
         "reasoning": unverified("by version"),

@@ -49,6 +49,7 @@ PROFILE = HostProfile(
     fields=Fields(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
     errors=_ERRORS,
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported("oh-my-pi#955", "CodexPlusPlus#267", "LobsterAI#123"),
         "content": unverified(),
         "reasoning": reported("MiniMax-AI/MiniMax-M2#76", note="<think> in the content, or reasoning_details"),

@@ -113,6 +113,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported(
             "avante-corp/avante.nvim#2562", "BerriAI/litellm#17761", "crush#279", note="order of roles"
         ),

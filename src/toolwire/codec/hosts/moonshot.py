@@ -96,6 +96,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("roles, names and refusals are not established"),
         "content": peer("litellm", note="strings for models that see no images"),
         "content.null_with_calls": unverified("an empty text beside calls is accepted"),

@@ -40,6 +40,7 @@ PROFILE = HostProfile(
         }
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported("NousResearch/hermes-agent#20154", note="Mistral's models also reject user after tool"),
         "messages.members": unverified("unknown members of the body are rejected"),
         "content": peer("pi", note="assistant parts are mirrored in answers"),

@@ -74,6 +74,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported("ollama/ollama#17774", note="templates decide"),
         "content": read_in_source("ollama/ollama", note="a list becomes one message per part"),
         "reasoning": read_in_source("ollama/ollama"),

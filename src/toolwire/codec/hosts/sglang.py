@@ -41,6 +41,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("the schema accepts developer and late system messages, templates may not"),
         "content": read_in_source("sgl-project/sglang"),
         "reasoning": read_in_source("sgl-project/sglang"),

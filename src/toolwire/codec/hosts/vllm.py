@@ -67,6 +67,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": reported(
             "ogx-ai/ogx#6069",
             "vllm-project/vllm#41114",

@@ -79,6 +79,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": unverified("the role developer is not established"),
         "messages.names": reported("BerriAI/litellm#9720", note="2025"),
         "content.string_roles": peer("litellm", note="tool results are text"),

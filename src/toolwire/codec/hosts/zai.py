@@ -88,6 +88,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
+        "content.original_images": unverified("a value of OpenAI's newest models"),
         "messages": documented(note="roles system, user, assistant, tool"),
         "messages.user_required": reported("anomalyco/opencode#2557"),
         "content": documented(note="text models take mainly plain text"),
