@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.gateway.peers import tree
-from tests.support.deadlines import DEADLINE
+from tests.support.deadlines import DEADLINE, wait_until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "chat", "--no-peers", "--no-delays", "--scale", "0"]
@@ -41,7 +41,7 @@ def test_signal_stops_the_benchmark_and_its_processes() -> None:
     finally:
         process.kill()
         process.wait(DEADLINE)
-    assert [command for pid, command in started.items() if Path(f"/proc/{pid}").exists()] == []
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "the end of its processes")
 
 
 def test_run_without_a_compiler_says_that_ratios_are_not_comparable() -> None:
