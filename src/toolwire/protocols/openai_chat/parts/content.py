@@ -454,7 +454,8 @@ def _encode_image(part: Media, url: str, located_part: LocatedPart, plan: Encodi
         return ImagePart(image_url=url)
     detail = part.detail if plan.same_protocol else encode_detail(part, plan.report, located_part.path)
     if detail == "original" and plan.adapts and not plan.for_client and not plan.target.host.content.original_images:
-        plan.report.approximated(located_part.path, "detail", plan.target.host.rejects("original; sent as high"))
+        reason = f"{plan.target.host.rejects('the image detail original')}; sent as high"
+        plan.report.approximated(located_part.path, "detail", reason)
         detail = "high"
     return ImagePart(image_url=ImageShape(url=url, detail=none_to_unset(detail)))
 
