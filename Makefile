@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The default install is enough for `make serve`; all other targets need the tools of the tests.
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # Dependencies of single suites, each in its own environment.
 CACHE := .cache
@@ -15,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-serve: $(READY) ## start the gateway (uses the built-in simulator if no API key is set)
+serve: $(INSTALLED) ## start the gateway (uses the built-in simulator if no API key is set)
 	$(BIN)/toolwire serve
 
 test: $(READY) ## run the tests
@@ -93,10 +95,17 @@ clean: ## remove the environment and every cache
 	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+$(INSTALLED): pyproject.toml
+	@echo "Installing toolwire into $(VENV), once (50 MB) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
+
+$(READY): pyproject.toml
+	@echo "Installing toolwire with all extras and the tools of its tests into $(VENV), once (600 MB) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $(INSTALLED) $@
 
 $(CACHE)/comply/.ready: tests/compliance/requirements.txt
 	$(PYTHON) -m venv $(@D)

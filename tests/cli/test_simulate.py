@@ -93,13 +93,6 @@ def test_bad_input_is_rejected(arguments: list[str], words: str) -> None:
     assert words in result.output
 
 
-def test_missing_server_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0"])
-    assert result.exit_code == 2
-    assert result.output == "Error: uvicorn is not installed: pip install 'toolwire[gateway]'\n"
-
-
 def test_profile_refuses_what_the_host_refuses() -> None:
     body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}]}
     with run_simulator("openai-chat", "--profile", "deepseek") as (_, (where, _)):

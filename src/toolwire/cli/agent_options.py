@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.agent import Agent
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput
 from toolwire.gateway.config import (
     Config,
     SearchSection,
@@ -25,6 +25,7 @@ from toolwire.gateway.config import (
     state_directory,
 )
 from toolwire.gateway.providers.discovery import configured_providers
+from toolwire.installation import require_extra
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
@@ -141,7 +142,7 @@ def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
     tools = built_in_tools(Path(job.workspace), config, [] if job.config is None else [Path(job.config)])
     if not config.mcp.servers:
         return [*browser, *tools]
-    with require_extra("mcp"):
+    with require_extra("mcp", "MCP"):
         from toolwire.runtime.mcp.toolset import build_toolsets
 
         reserved_names = [tool.name for tool in tools]
@@ -159,7 +160,7 @@ def build_browser(start_url: str, hosts: "Sequence[str]", config: Config) -> "Br
 
     It may visit the host of the start page, the given hosts and the configured hosts; any host if none are named.
     """
-    with require_extra("browser"):
+    with require_extra("browser", "the browser"):
         import playwright.async_api  # noqa: F401 - fail now if it is not installed
     from toolwire.runtime.tools.browser import BrowserSettings, NetworkPolicy, Redaction, Size
     from toolwire.runtime.tools.browser.network_policy import ActionRefused, parse_host_port
@@ -196,7 +197,7 @@ def require_browser(job: AgentJob, config: Config) -> None:
     """Raise `BadInput` if the job needs a browser and Chromium is not installed."""
     if job.browser is None:
         return
-    with require_extra("browser"):
+    with require_extra("browser", "the browser"):
         from toolwire.runtime.tools.browser import ChromiumNotFound, find_chromium
     try:
         find_chromium(config.browser.chromium)

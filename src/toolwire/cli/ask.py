@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.canonical.content import Message
@@ -63,7 +63,7 @@ def command(**options: Any) -> None:
       toolwire ask "make the tests pass" --allow 'run_shell_command(command=make test*)'
       toolwire ask "what does it cost?" --browser https://shop.example.org --allow 'computer(kind=click)'
     """
-    with report_bad_input(), require_extra("runtime"), require_extra("gateway"):
+    with report_bad_input():
         sys.exit(_run_ask(**options))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
@@ -36,7 +36,7 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
       toolwire doctor --config toolwire.toml
       toolwire doctor --probe company >> toolwire.toml
     """
-    with report_bad_input(), require_extra("gateway"):
+    with report_bad_input():
         import asyncio
 
         from toolwire.gateway.config import Config, key_variables, read_config

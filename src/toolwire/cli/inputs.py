@@ -43,13 +43,4 @@ def report_bad_input() -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
-@contextmanager
-def require_extra(extra: str) -> Iterator[None]:
-    """Turn a missing module into `BadInput` that names the extra to install."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise BadInput(f"{error.name} is not installed: pip install 'toolwire[{extra}]'") from error
-
-
 DEFAULT_CONFIG = Path("toolwire.toml")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
@@ -170,7 +170,7 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 @contextmanager
 def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
-    with report_bad_input(), require_extra("gateway"):
+    with report_bad_input():
         from toolwire.gateway.config import Config, build_providers, configured_secrets, journal_path, read_config
         from toolwire.gateway.providers.discovery import discover_providers
         from toolwire.journal.redaction import Redactor

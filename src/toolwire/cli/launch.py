@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import ServerSection
@@ -268,7 +268,7 @@ def command(
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
     if protocol is not None and protocol not in agent.protocols:
         raise BadInput(f"{name} does not support protocol {protocol!r}; expected one of {', '.join(agent.protocols)}")
-    with report_bad_input(), require_extra("gateway"):
+    with report_bad_input():
         from toolwire.gateway.config import Config, read_config
 
         config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)

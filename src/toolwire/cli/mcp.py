@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.installation import require_extra
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
@@ -58,7 +59,7 @@ def list_servers(path: Path | None, *, tools: bool) -> None:
             await _print_server(toolset, tools=tools)
         return all(toolset.state == "up" for toolset in toolsets)
 
-    with report_bad_input(), require_extra("mcp"):
+    with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(path)
         for name, server in config.mcp.servers.items():
             if not server.enabled:
@@ -97,7 +98,7 @@ def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
         """Call the requested tool on the only toolset."""
         return await _call_tool(toolsets[0], tool, arguments)
 
-    with report_bad_input(), require_extra("mcp"):
+    with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(path)
         enabled = [name for name, settings in config.mcp.servers.items() if settings.enabled]
         if server not in enabled:
@@ -159,23 +160,17 @@ def serve(
     It serves the built-in tools and those of all configured servers, under the given rules. Approvals are requested
     from the client by elicitation, and denied if the client does not support it.
     """
-    with report_bad_input(), require_extra("mcp"):
+    with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.runtime.policy import Policy
 
         config = _load_config(path)
         rules = config.policy
         policy = Policy(allow=(*rules.allow, *allow), ask=(*rules.ask, *ask), deny=(*rules.deny, *deny))
         host, port = _parse_address(http) if http is not None else ("", 0)
-        tools = [] if servers_only else _builtin_tools(workspace, config)
-        asyncio.run(_run_server(config, policy, tools, (host, port) if http is not None else None))
-
-
-def _builtin_tools(workspace: Path, config: "Config") -> "list[Tool]":
-    """Build the built-in tools, or raise `BadInput` if their packages are not installed."""
-    with require_extra("runtime"):
         from toolwire.cli.agent_options import built_in_tools
 
-        return built_in_tools(workspace, config)
+        tools = [] if servers_only else built_in_tools(workspace, config)
+        asyncio.run(_run_server(config, policy, tools, (host, port) if http is not None else None))
 
 
 async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", address: tuple[str, int] | None) -> None:
@@ -295,7 +290,7 @@ def login(server: str, path: Path | None) -> None:
         await toolsets[0].open()
         return toolsets[0].error
 
-    with report_bad_input(), require_extra("mcp"):
+    with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(path)
         if (settings := config.mcp.servers.get(server)) is None:
             raise BadInput(f"unknown MCP server {server!r}")
@@ -311,7 +306,7 @@ def login(server: str, path: Path | None) -> None:
 @_config_option
 def logout(server: str, path: Path | None) -> None:
     """Delete the stored tokens of a server."""
-    with report_bad_input(), require_extra("mcp"):
+    with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.runtime.mcp.oauth import TokenFile
 
         settings = _load_config(path).mcp.servers.get(server)

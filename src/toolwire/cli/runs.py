@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.cli.output.run_report import RunReport
@@ -275,7 +275,7 @@ def _replay_run(
 @contextmanager
 def _open_runs(path: Path | None, config_path: Path | None) -> "Iterator[tuple[RunStore, Config]]":
     """Open the store of runs. Yield it with the configuration."""
-    with report_bad_input(), require_extra("runtime"), require_extra("gateway"):
+    with report_bad_input():
         from toolwire.cli.agent_options import load_config, open_runs
 
         config, _ = load_config(config_path)

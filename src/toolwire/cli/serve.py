@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
+from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
 
 
 @click.command("serve", short_help="Run the gateway.")
@@ -32,7 +32,7 @@ def command(
     Example:
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
-    with report_bad_input(), require_extra("gateway"):
+    with report_bad_input():
         from toolwire.gateway.config import Config, override_server, read_config
         from toolwire.gateway.server.launch import run_gateway
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, parse_protocol, require_extra
+from toolwire.cli.inputs import BadInput, parse_protocol
 
 if TYPE_CHECKING:
     from toolwire.codec.hosts.profile import HostProfile
@@ -68,8 +68,8 @@ def command(
       toolwire simulate all --port 9101 --script turns.toml
       toolwire simulate openai-chat --port 9101 --profile deepseek
     """
-    with require_extra("gateway"):
-        import uvicorn
+    import uvicorn
+
     from toolwire.upstream.simulator.app import Simulator
 
     profiles = () if profile is None else _find_profiles(profile, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.canonical.content import Data, Media, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import counted_losses
+from toolwire.installation import missing_extra_message
 from toolwire.journal.records import Record, RecordBatch, decode_recorded_request, decode_recorded_response
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def configure_telemetry(environment: Mapping[str, str], warn: Callable[[str], No
     if not any(environment.get(name, "none") != "none" for name in _EXPORTER_VARIABLES):
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        warn("telemetry is configured, but opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'")
+        warn(f"no telemetry is exported: {missing_extra_message('telemetry', 'OpenTelemetry')}")
         return None
     return Telemetry(environment)
 

@@ -133,6 +133,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """JSON Schema of the arguments; unused with a `grammar`."""
     grammar: Grammar | None = None
     """Grammar of a free-form text input, instead of JSON arguments."""
+    validates_input: bool = False
+    """The tool checks its free-form input itself, so the grammar is only declared to the model."""
     output_schema: dict[str, Any] | None = None
     annotations: Annotations = Annotations()
     locus: Locus = "local"

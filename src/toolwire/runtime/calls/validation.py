@@ -21,6 +21,7 @@ import msgspec
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
+from toolwire.installation import require_extra
 from toolwire.runtime.tool import Arguments, Tool
 
 MAX_REFERENCE_DEPTH = 64
@@ -125,7 +126,8 @@ def grammar_error(grammar: Grammar, text: str) -> str | None:
 @lru_cache(maxsize=256)
 def _lark_matcher(definition: str) -> tuple[Any, Any]:
     """Compile a Lark grammar; returns the byte tokenizer and the matcher."""
-    import llguidance  # noqa: PLC0415 - only grammar tools need it
+    with require_extra("grammars", "checking a Lark grammar"):
+        import llguidance  # noqa: PLC0415 - only grammar tools need it
 
     tokenizer = llguidance.LLTokenizer("byte")
     limits = llguidance.LLParserLimits(step_lexer_fuel=200_000, initial_lexer_fuel=1_000_000, max_grammar_size=500_000)
@@ -295,7 +297,7 @@ def read_arguments(tool: Tool, text: str, *, repair: bool = False) -> tuple[Argu
     Empty text means no arguments.
     """
     if tool.grammar is not None:
-        if (error := grammar_error(tool.grammar, text)) is not None:
+        if not tool.validates_input and (error := grammar_error(tool.grammar, text)) is not None:
             raise CallValidationError(f"the input of {tool.name} does not match its grammar: {error}", "grammar")
         return text, ()
     repairs: tuple[str, ...] = ()

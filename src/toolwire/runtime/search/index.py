@@ -268,10 +268,8 @@ def _match_phrase(database: sqlite3.Connection, word: str) -> str | None:
 
 def _compile_pattern(pattern: bytes) -> Any:
     """Compile a regular expression with RE2, in multi-line mode."""
-    try:
-        import re2  # noqa: PLC0415 - only pattern searches need it
-    except ImportError:
-        raise SearchError("pattern search is unavailable: install toolwire[runtime]", "unavailable") from None
+    import re2  # noqa: PLC0415 - only pattern searches need it
+
     options = re2.Options()
     options.max_mem = 1 << 20
     options.log_errors = False

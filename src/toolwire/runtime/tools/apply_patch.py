@@ -304,6 +304,7 @@ def apply_patch_tools(workspace: Workspace) -> list[Tool]:
         description=f"Edits files of the workspace ({workspace.root}) with a patch, completely or not at all. This is a"
         " FREEFORM tool, so do not wrap the patch in JSON.",
         grammar=Grammar(syntax="lark", definition=PATCH_GRAMMAR),
+        validates_input=True,
         annotations=Annotations(destructive=True),
         source="built-in",
         stoppable=False,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolwire.installation import has_extra
 from toolwire.runtime.sandbox.bubblewrap import Sandbox, detect_bubblewrap, private_paths
 from toolwire.runtime.sandbox.process import CommandLimits
 from toolwire.runtime.tool import Tool
@@ -34,7 +35,7 @@ def built_in_tools(
     protected: Sequence[Path] = (),
     sandbox: Sandbox | None = None,
 ) -> list[Tool]:
-    """Return all built-in tools for a workspace.
+    """Return the built-in tools for a workspace. Those that read the web need the extra `web`.
 
     `hidden` paths are invisible to tools and commands, in addition to the secrets of the home directory. `readable`
     paths of the home directory are visible to commands, besides programs. `network` lets commands use the network.
@@ -43,6 +44,7 @@ def built_in_tools(
     addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must approve each
     command. With `NO_SANDBOX`, commands run without a sandbox.
     """
+    has_web = has_extra("web")
     hidden_paths = (*private_paths(os.environ), *hidden)
     root = Workspace(workspace, hidden=hidden_paths, protected=protected, reserved_names=(CONFIG_FILE_NAME,))
     shell = ShellOptions(
@@ -61,7 +63,7 @@ def built_in_tools(
         *apply_patch_tools(root),
         *search_files_tools(root, find_ripgrep()),
         *list_directory_tools(root),
-        *web_fetch_tools(FetchOptions(exempt_hosts=fetchable)),
-        *web_search_tools(search),
+        *(web_fetch_tools(FetchOptions(exempt_hosts=fetchable)) if has_web else []),
+        *(web_search_tools(search) if has_web else []),
         *ask_user_tools(),
     ]

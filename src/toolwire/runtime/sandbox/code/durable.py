@@ -3,6 +3,7 @@
 import secrets
 from typing import TYPE_CHECKING
 
+from toolwire.installation import require_extra
 from toolwire.runtime.run.step_log import StepLog
 from toolwire.runtime.tool import ToolContext
 
@@ -14,7 +15,8 @@ _KEY_STEP = "code/key"
 
 def durable_sandbox(steps: StepLog) -> "CodeSandbox":
     """Return a sandbox that signs its snapshots with a key stored in the run's step log."""
-    from toolwire.runtime.sandbox.code.tool import CodeSandbox, SnapshotStore  # noqa: PLC0415 - needed only to run programs
+    with require_extra("code", "running programs of the model"):
+        from toolwire.runtime.sandbox.code.tool import CodeSandbox, SnapshotStore  # noqa: PLC0415 - needed only to run programs
 
     key = steps.outcome(_KEY_STEP)
     if key is None:

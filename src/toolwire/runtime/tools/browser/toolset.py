@@ -18,6 +18,7 @@ from toolwire.canonical.computer import ACTION_KINDS, Action, Keys, Navigate, Sa
 from toolwire.canonical.content import Inline, Media, Part, ScreenObservation, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, computer_tool
+from toolwire.installation import require_extra
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
 from toolwire.runtime.tools.browser.display import ActionResult, BrowserSettings, Display, Observation, ScreenImage
@@ -31,10 +32,6 @@ READ_ONLY_ACTIONS = frozenset({"screenshot", "zoom", "read_text", "cursor_positi
 _DAY_SECONDS = 86_400.0
 _ADDRESS_BAR_KEYS = (Keys(keys=("Control", "l")), Keys(keys=("Meta", "l")))
 _ENTER_KEY = Keys(keys=("Enter",))
-
-
-class PlaywrightNotInstalled(ToolwireError):
-    """Playwright, which the browser needs, is not installed."""
 
 
 class Browser:
@@ -57,12 +54,8 @@ class Browser:
 
     async def open(self) -> None:
         """Check that Playwright and Chromium are installed. A browser is started on its first use."""
-        try:
+        with require_extra("browser", "the browser"):
             from toolwire.runtime.tools.browser.session import find_chromium  # noqa: PLC0415 - Playwright is optional
-        except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] != "playwright":
-                raise
-            raise PlaywrightNotInstalled("the browser needs Playwright: pip install 'toolwire[browser]'") from None
         find_chromium(self.settings.chromium)
 
     def static_tools(self) -> Sequence[Tool]:
