@@ -10,8 +10,9 @@ from click.testing import CliRunner, Result
 
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
-from toolwire.gateway.config import StateSection
+from toolwire.gateway.config import StateSection, parse_config
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.server.launch import build_gateway
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store
@@ -200,3 +201,45 @@ def test_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
     assert f"problem  {name}: {path}: the file is damaged or not a SQLite database" in damaged.output
     assert "move the file away" in damaged.output
     assert "Traceback" not in damaged.output
+
+
+ROUTE = """
+[[routes]]
+backends = [{provider = "anthropic", model = "claude-opus-5-5"}, {provider = "ollama"%s}]
+"""
+
+
+def test_backends_of_a_route_are_listed(base_url: str, tmp_path: Path) -> None:
+    providers = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in ("anthropic", "ollama"))
+    result = doctor(tmp_path, providers + ROUTE % ', model = "qwen3"', THE_KEY=SECRET)
+    assert result.exit_code == 0, result.output
+    assert "ok       route *: anthropic/claude-opus-5-5, then ollama/qwen3" in result.output
+
+
+def test_fallback_with_model_names_of_another_vendor_is_a_problem(base_url: str, tmp_path: Path) -> None:
+    providers = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in ("anthropic", "ollama"))
+    result = doctor(tmp_path, providers + ROUTE % "", THE_KEY=SECRET)
+    assert result.exit_code == 1
+    assert "ollama gets model names of anthropic: set its model" in result.output
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_open_breakers_of_a_running_gateway_are_shown(base_url: str, tmp_path: Path, failing: bool) -> None:
+    providers = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in ("anthropic", "ollama"))
+    route = ROUTE % ', model = "m"'
+
+    def config(port: int) -> str:
+        return f'[server]\nkeys = ["{SECRET}"]\nport = {port}\n{providers}{route}'
+
+    gateway = build_gateway(parse_config(config(0), {"THE_KEY": SECRET}), None, {"HOME": "/nonexistent"})
+    breakers = gateway.app._dispatcher.services.breakers
+    for _ in range(5 if failing else 4):
+        breakers.record_failure(gateway.router.route("x").backends[0])
+    with serve_app(gateway.app) as url:
+        result = doctor(tmp_path, config(int(url.rpartition(":")[2])), THE_KEY=SECRET)
+    gateway.app.close()
+    assert result.exit_code == int(failing)
+    expected = (
+        "problem  breaker: anthropic/claude-opus-5-5 keeps failing" if failing else "ok       breakers: none is open"
+    )
+    assert expected in result.output

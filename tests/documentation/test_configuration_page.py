@@ -17,6 +17,7 @@ SECTIONS = {
     "[server]": config.ServerSection,
     "[providers.NAME]": config.ProviderSection,
     "[[routes]]": config.RouteSection,
+    "[[routes.backends]]": config.BackendSection,
     '[models."NAME"]': ModelInfo,
     "[limits]": config.LimitsSection,
     "[policy]": config.PolicySection,

@@ -29,9 +29,10 @@ def test_full_config_is_read_with_keys_from_the_environment() -> None:
     assert config.server.keys == ("a-server-key",)
     provider = build_providers(config)["up"]
     assert (provider.protocol, provider.api_key, provider.timeout) == ("gemini", "an-upstream-key", 600)
-    assert (config.routes[0].match, config.routes[0].provider_names, config.routes[0].model) == (
+    route = config.routes[0]
+    assert (route.match, [backend.provider for backend in route.backend_sections], route.model) == (
         "*",
-        ("up",),
+        ["up"],
         "gemini-3-pro",
     )
 
@@ -52,6 +53,28 @@ WRONG = [
     ('[providers.x]\nprotocol = "gemini"\nbase_url = "x"', "providers.x.base_url: 'x' does not start with http"),
     (UP + '[[routes]]\nmatch = "a"', "routes[0]: no provider given"),
     (UP + '[[routes]]\nprovider = "down"', "routes[0]: unknown provider 'down'"),
+    (UP + '[[routes]]\nbackends = [{provider = "down"}]', "routes[0].backends[0]: unknown provider 'down'"),
+    (
+        UP + '[[routes]]\nprovider = "up"\nproviders = ["up"]',
+        "routes[0].provider: routes[0].providers lists the backends already; remove one of them",
+    ),
+    (
+        UP + '[[routes]]\nprovider = "up"\nbackends = [{provider = "up"}]',
+        "routes[0].provider: routes[0].backends lists the backends already; remove one of them",
+    ),
+    (
+        UP + '[[routes]]\nmodel = "m"\nbackends = [{provider = "up"}]',
+        "routes[0].model: set the model of each entry in routes[0].backends instead",
+    ),
+    (UP + '[[routes]]\nbackends = [{provider = "up", modl = 1}]', "unknown key routes[0].backends[0].modl"),
+    (UP + '[[routes]]\nbackends = [{provider = "up", weight = -1}]', "routes[0].backends[0].weight: must not be"),
+    (UP + '[[routes]]\nbackends = [{provider = "up", timeout = 0}]', "routes[0].backends[0].timeout: must be"),
+    (UP + '[[routes]]\nbackends = [{provider = "up", context = 0}]', "routes[0].backends[0].context: must be"),
+    (
+        UP + '[[routes]]\nbalance = "weight"\nbackends = [{provider = "up", weight = 0}]',
+        "routes[0].balance: no backend has a weight greater than 0",
+    ),
+    ("[limits]\nfailures = 0", "limits.failures: must be greater than 0"),
     (UP + '[providers.up.headers]\n"a b" = "c"', "providers.up.headers.a b: not a valid header"),
     (UP + '[providers.up.headers]\nx = "a\\r\\nb: c"', "providers.up.headers.x: not a valid header"),
     ('[policy]\nallow = ["read_file", "run it"]', "policy.allow[1]: invalid rule 'run it'"),

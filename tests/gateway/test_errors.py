@@ -1,6 +1,8 @@
-"""Configured secrets in upstream errors never reach a client, in any protocol."""
+"""Errors of upstreams: configured secrets never reach a client, and `retry-after` is read."""
 
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import ResponseFailed, ResponseStart
 from toolwire.codec.interface import ResponseContext
 from toolwire.gateway.config import configured_secrets, parse_config
-from toolwire.gateway.errors import redact_error
+from toolwire.gateway.errors import read_retry_after, redact_error
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
 
@@ -189,3 +191,24 @@ def test_error_without_secrets_is_unchanged() -> None:
     )
     error = PROTOCOLS["openai-chat"].decode_error(body, 400)
     assert redact_error(error, redactor) == error
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0),
+    ],
+)
+def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert read_retry_after(headers) == seconds
+
+
+def test_retry_after_may_be_a_date() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    assert 3500 < (read_retry_after({"retry-after": date}) or 0) <= 3600

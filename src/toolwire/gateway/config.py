@@ -1,14 +1,10 @@
 """`toolwire.toml`: its sections, and reading it with `env:NAME` values resolved.
 
 An invalid or unknown key raises `ConfigError`, which names the key.
-
-Keys that sign envelopes: configured, derived from the server's keys, or generated once and saved.
 """
 
-import hashlib
 import os
 import re
-import secrets
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -70,6 +66,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     api_key: str | None = None
     timeout: float = 600
     connect_timeout: float = 10
+    first_byte_timeout: float | None = None
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
     path: str | None = None
@@ -82,13 +79,25 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     tool_calling: Literal["native", "prompt", "auto"] = "auto"
 
 
+class BackendSection(Section, frozen=True, kw_only=True):
+    """An entry of `backends` of a route: a provider, the model's name there, and its share of the requests."""
+
+    provider: str
+    model: str | None = None
+    weight: float = 1
+    timeout: float | None = None
+    context: int | None = None
+
+
 class RouteSection(Section, frozen=True, kw_only=True):
-    """`[[routes]]`: the providers and options for matching model names; the first match wins."""
+    """`[[routes]]`: the backends and options for matching model names; the first match wins."""
 
     match: str = "*"
+    backends: tuple[BackendSection, ...] = ()
     provider: str | None = None
     providers: tuple[str, ...] = ()
     model: str | None = None
+    balance: Literal["order", "weight"] = "order"
     strict: Strictness = False
     repair: bool = True
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
@@ -103,9 +112,10 @@ class RouteSection(Section, frozen=True, kw_only=True):
     tool_calling: Literal["native", "prompt", "auto"] | None = None
 
     @property
-    def provider_names(self) -> tuple[str, ...]:
-        """Return the names of the providers to try, in order."""
-        return self.providers or (() if self.provider is None else (self.provider,))
+    def backend_sections(self) -> tuple[BackendSection, ...]:
+        """Return the backends in order, whichever of the three forms lists them."""
+        names = self.providers or (() if self.provider is None else (self.provider,))
+        return self.backends or tuple([BackendSection(provider=name) for name in names])
 
 
 class LimitsSection(Section, frozen=True, kw_only=True):
@@ -125,6 +135,8 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     receive: float = 60
     send: float = 60
     retries: int = 2
+    failures: int = 5
+    cooldown: float = 30
     heartbeat: float = 15
     exchanges: int = 10_000
     history: int = 64 * 1024 * 1024
@@ -347,6 +359,8 @@ def _check_config(config: Config) -> None:
             raise ConfigError(f"server.keys[{index}]: must have at least 8 characters")
     if config.limits.connections is not None and config.limits.connections < 1:
         raise ConfigError("limits.connections: must be greater than 0")
+    if config.limits.failures < 1:
+        raise ConfigError("limits.failures: must be greater than 0")
     if not 0 < config.limits.key_share <= 1:
         raise ConfigError("limits.key_share: must be greater than 0 and at most 1")
     for name in ("days", "size", "queue"):
@@ -427,14 +441,34 @@ def _check_routes(config: Config) -> None:
         location = f"routes[{index}]"
         _check_parsers(route, location)
         _check_context_size(route, location)
-        if not route.provider_names:
-            raise ConfigError(f"{location}: no provider given")
-        for name in route.provider_names:
-            if name not in config.providers:
-                raise ConfigError(f"{location}: unknown provider {name!r}")
+        _check_backends(route, location, config.providers)
         for name in route.tools:
             if name not in config.mcp.servers:
                 raise ConfigError(f"{location}.tools: unknown MCP server {name!r}")
+
+
+def _check_backends(route: RouteSection, location: str, providers: Mapping[str, ProviderSection]) -> None:
+    """Raise `ConfigError` unless a route lists known providers in exactly one form, with valid settings."""
+    forms = [name for name in ("backends", "providers", "provider") if getattr(route, name)]
+    if not forms:
+        raise ConfigError(f"{location}: no provider given")
+    if len(forms) > 1:
+        raise ConfigError(
+            f"{location}.{forms[1]}: {location}.{forms[0]} lists the backends already; remove one of them"
+        )
+    if route.backends and route.model is not None:
+        raise ConfigError(f"{location}.model: set the model of each entry in {location}.backends instead")
+    for number, backend in enumerate(route.backend_sections):
+        entry = f"{location}.backends[{number}]" if route.backends else location
+        if backend.provider not in providers:
+            raise ConfigError(f"{entry}: unknown provider {backend.provider!r}")
+        if backend.weight < 0:
+            raise ConfigError(f"{entry}.weight: must not be negative")
+        for name in ("timeout", "context"):
+            if (limit := getattr(backend, name)) is not None and limit <= 0:
+                raise ConfigError(f"{entry}.{name}: must be greater than 0")
+    if route.balance == "weight" and not any(backend.weight for backend in route.backend_sections):
+        raise ConfigError(f"{location}.balance: no backend has a weight greater than 0")
 
 
 def _check_runtime(config: Config) -> None:
@@ -523,36 +557,3 @@ def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterato
         yield from (value for name, value in server.env.items() if _SECRET_NAME.search(name))
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
-
-
-def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:
-    """Return the keys that sign envelopes and stored programs: the first one signs, all of them verify.
-
-    Replicas that share keys accept each other's envelopes.
-    """
-    if server.seal_keys:
-        return [key.encode() for key in server.seal_keys]
-    if server.keys:
-        return [hashlib.blake2s(key.encode(), person=b"twseal").digest() for key in server.keys]
-    return [_load_or_create_key(state_directory(environment) / "seal.key")]
-
-
-def _load_or_create_key(path: Path) -> bytes:
-    """Return the key in this file, creating it if needed, readable only by the user."""
-    try:
-        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
-        if len(key) >= 32:
-            return key
-    except (OSError, ValueError):
-        pass
-    new_key = secrets.token_bytes(32)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(new_key.hex() + "\n")
-        temporary.replace(path)
-    except OSError:
-        pass  # it can't be saved: the key lasts as long as this process
-    return new_key

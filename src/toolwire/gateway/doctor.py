@@ -1,4 +1,4 @@
-"""Diagnostics for `toolwire doctor`: server access, database files and provider keys."""
+"""Diagnostics for `toolwire doctor`: server access, database files, provider keys, and backends that are failing."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.gateway.config import Config, ServerSection, build_providers, journal_path
+from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
+from toolwire.gateway.exchange.routing import Backend, Router
+from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.providers.models import installed_models
 from toolwire.gateway.server.auth import is_loopback
@@ -18,7 +20,7 @@ from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.models.catalog import fetch_entry
 from toolwire.upstream.models.listings import read_entry
-from toolwire.upstream.provider import Provider
+from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 _LIMIT_MODEL_LIST = 16 * 1024 * 1024
@@ -70,7 +72,12 @@ async def diagnose(
             _check_provider(provider, variables.get(provider.name), transport, timeout)
             for provider in providers.values()
         )
-        return findings + await asyncio.gather(*checks)
+        findings += await asyncio.gather(*checks)
+        routes = [route for route in config.routes if len(route.backend_sections) > 1]
+        if routes:
+            findings += [check_route(route, Router(providers, config.routes)) for route in routes]
+            findings += await _check_breakers(config.server, transport, timeout)
+        return findings
     finally:
         transport.close()
 
@@ -107,6 +114,43 @@ def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Find
                 )
             else:
                 yield Finding(subject, str(path))
+
+
+def check_route(route: RouteSection, router: Router) -> Finding:
+    """Return a finding on the backends of a route, in the order in which they are tried."""
+    backends = router.build_backends(route, None)
+    unnamed = [
+        backend.provider
+        for backend in backends[1:]
+        if backend.model is None and not backend.provider.models and not _same_vendor(backend, backends[0])
+    ]
+    separator = " or " if route.balance == "weight" else ", then "
+    detail = separator.join(backend.name for backend in backends)
+    advice = "" if not unnamed else f"{unnamed[0].name} gets model names of {backends[0].provider.name}: set its model"
+    return Finding(f"route {route.match}", detail, advice)
+
+
+def _same_vendor(backend: Backend, other: Backend) -> bool:
+    """Return whether two backends speak the same protocol, so that they may know the same model names."""
+    return backend.provider.protocol == other.provider.protocol
+
+
+async def _check_breakers(server: ServerSection, transport: Transport, timeout: float) -> list[Finding]:
+    """Return a finding for each backend that a running gateway skips; none if no gateway runs."""
+    origin = Origin("http", "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host, server.port)  # noqa: S104
+    headers = [("authorization", f"Bearer {key}") for key in server.keys[:1]]
+    head = request_head(origin, "/metrics", headers, "GET")
+    try:
+        response = await transport.send(origin, head, None, read_timeout=timeout, connect_timeout=timeout)
+        metrics = await response.read(_LIMIT_MODEL_LIST)
+    except TransportError:
+        return []
+    if response.status != 200:
+        return []
+    backends = open_breakers(metrics.decode(errors="replace"))
+    advice = "the gateway skips it until a request succeeds: see the gateway's log"
+    findings = [Finding("breaker", f"{backend} keeps failing", advice) for backend in backends]
+    return findings or [Finding("breakers", f"none is open in the gateway at {origin.authority}")]
 
 
 async def _check_provider(provider: Provider, variable: str | None, transport: Transport, timeout: float) -> Finding:

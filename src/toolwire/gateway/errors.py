@@ -4,6 +4,9 @@ Errors of an upstream name the provider and contain none of the configured secre
 """
 
 import math
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from msgspec import Raw
@@ -92,8 +95,26 @@ def invalid_response_error(provider: Provider, error: DecodeError) -> ApiError:
     return provider_error(provider, "server", f"sent an invalid response: {error}")
 
 
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a response asks to wait: `retry-after-ms` (OpenAI, Azure), or `Retry-After`."""
+    milliseconds = parse_seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = parse_seconds(text)
+    return _seconds_until(text) if seconds is None and text else seconds
+
+
+def _seconds_until(date: str) -> float | None:
+    """Return the seconds until an HTTP date (RFC 9110, 10.2.3); None if it is not valid."""
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
 def parse_seconds(text: str | None) -> float | None:
-    """Parse a `Retry-After` in seconds; None if it is missing, a date, or not finite."""
+    """Parse a number of seconds; None if it is missing, a date, or not finite."""
     try:
         seconds = max(0.0, float(text or ""))
     except ValueError:

@@ -21,9 +21,10 @@ from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.backend_facts import look_up_backend
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver
+from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver, ExchangeServices
+from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.response import StreamingResponse, request_events
-from toolwire.gateway.exchange.routing import Backend, Router
+from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
 from toolwire.gateway.state.conversations import ConversationState
@@ -54,43 +55,62 @@ class GatewayModel:
         self.search = native_search(backend.provider.protocol, backend.model or "")
         """The provider's own tool search; None if it has none."""
 
-        self.name = name or _backend_name(backend)
+        self.name = name or backend.name
         self._exit_stack = exit_stack
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
-        """Yield the events of one response, trying the route's backends in order."""
-        for number, backend in enumerate(self._route_match.backends):
-            try:
-                response = await self._request_backend(request, backend)
-            except RequestRejected as rejection:
-                is_last = number == len(self._route_match.backends) - 1
-                if is_last or not rejection.failover:
-                    raise ModelFailed(rejection.error) from None
-                continue
-            async with contextlib.aclosing(response.events()) as events:
-                async for event in events:
-                    if type(event) is ResponseFailed:
-                        raise ModelFailed(event.error)
-                    yield event
-            return
+        """Yield the events of one response, from the first backend of the route that responds."""
+        services, route_match = self._dispatcher.services, self._route_match
+        runtime_request = _RuntimeRequest(self, services, route_match, decode_computer_use(request, CANONICAL_ADAPTER))
+        attempt = BackendAttempt(
+            prepare=runtime_request.prepare, send=runtime_request.send, on_failover=lambda _backend, _error: None
+        )
+        backends = order_backends(route_match, request, "")
+        try:
+            response = await try_backends(services, backends, request, attempt)
+        except RequestRejected as rejection:
+            raise ModelFailed(rejection.error) from None
+        async with contextlib.aclosing(response.events()) as events:
+            async for event in events:
+                if type(event) is ResponseFailed:
+                    raise ModelFailed(event.error)
+                yield event
 
-    async def _request_backend(self, request: Request, backend: Backend) -> StreamingResponse[list[Event]]:
-        """Send a request to a backend; once more with prompted tools if the server refuses tools."""
-        refusals, options = self._dispatcher.services.tool_refusals, self._route_match.options
+    async def close(self) -> None:
+        """Close the dispatcher and the embedded simulator."""
+        self._dispatcher.close()
+        await self._exit_stack.aclose()
+
+
+class _RuntimeRequest:
+    """A request of the runtime, on its way to a response."""
+
+    def __init__(
+        self, model: GatewayModel, services: ExchangeServices, route_match: RouteMatch, request: Request
+    ) -> None:
+        self._model = model
+        self._services = services
+        self._route_match = route_match
+        self._request = request
+        self._exchange: Exchange
+
+    async def send(self, backend: Backend) -> StreamingResponse[list[Event]]:
+        """Send the prepared request to a backend; once more with prompted tools if the server refuses tools."""
+        refusals = self._services.tool_refusals
         is_known = backend in refusals
         try:
-            return await self._start_response(request, backend)
+            return await request_events(self._exchange)
         except RequestRejected as rejection:
-            if is_known or not refuses_tools(rejection.error, backend, options):
+            if is_known or not refuses_tools(rejection.error, backend, self._route_match.options):
                 raise
         refusals.add(backend)
-        return await self._start_response(request, backend)
+        await self.prepare(backend)
+        return await request_events(self._exchange)
 
-    async def _start_response(self, request: Request, backend: Backend) -> StreamingResponse[list[Event]]:
-        """Send the request to one backend, and return the response once its first event has arrived."""
-        request = decode_computer_use(request, CANONICAL_ADAPTER)
-        codec, services = PROTOCOLS[backend.provider.protocol], self._dispatcher.services
-        options = self._route_match.options
+    async def prepare(self, backend: Backend) -> None:
+        """Encode the request for a backend."""
+        request, services, options = self._request, self._services, self._route_match.options
+        codec = PROTOCOLS[backend.provider.protocol]
         facts = await look_up_backend(services, backend, options, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)
         if options.cache == "auto":
@@ -101,8 +121,9 @@ class GatewayModel:
             dialect = prompting_dialect(request, backend, options, facts["model_info"], services.tool_refusals)
             writer = codec if dialect is None else prompting_codec(codec, dialect)
             encoding = writer.encode_request(replace(upstream_request, model=backend.model), target)
-            self.losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
-            raise_for_losses(self.losses, codec.name, strict=False)
+            losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
+            self._model.losses = losses
+            raise_for_losses(losses, codec.name, strict=False)
         except LossyTranslationError as error:
             raise RequestRejected(ApiError(kind="invalid_request", message=str(error))) from None
         body, route = encoding.to_bytes(), encoding.route
@@ -113,19 +134,8 @@ class GatewayModel:
             text_recovery=text_recovery(request, backend, options, dialect),
         )
         client_request = ClientRequest(codec=codec, body=body, route=route, tenant="", created=context.created)
-        exchange = Exchange(services, client_request, request, self._route_match, ExchangeObserver())
-        exchange.upstream_request = UpstreamRequest(backend, codec, context, self.losses, route, body)
-        return await request_events(exchange)
-
-    async def close(self) -> None:
-        """Close the dispatcher and the embedded simulator."""
-        self._dispatcher.close()
-        await self._exit_stack.aclose()
-
-
-def _backend_name(backend: Backend) -> str:
-    """Format a backend as `provider/model`, or as the provider's name if it has no model."""
-    return f"{backend.provider.name}/{backend.model}" if backend.model else backend.provider.name
+        self._exchange = Exchange(services, client_request, request, self._route_match, ExchangeObserver())
+        self._exchange.upstream_request = UpstreamRequest(backend, codec, context, losses, route, body)
 
 
 async def open_model(

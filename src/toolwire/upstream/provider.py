@@ -52,6 +52,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     # Seconds that the provider may send nothing.
     timeout: float = 600
     connect_timeout: float = 10
+    # Seconds until the response begins; by default `timeout`.
+    first_byte_timeout: float | None = None
     # Headers and query parameters added to every request.
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)

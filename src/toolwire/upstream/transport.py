@@ -4,8 +4,9 @@
 2. A request that was written is never written again: see `TransportError.sent`. A pooled connection is reused only if
    it has no unread input, such as the peer's close or bytes that belong to no response.
 3. Redirects are not followed: the prompt and the key go only to the configured origin.
-4. `read_timeout` limits how long the upstream may send nothing, `connect_timeout` how long connecting may take. A
-   reader that stops or is cancelled closes the connection.
+4. `connect_timeout` limits how long connecting may take, `first_byte_timeout` how long the upstream may take to begin
+   its response, and `read_timeout` how long it may send nothing. A reader that stops or is cancelled closes the
+   connection.
 """
 
 import asyncio
@@ -204,14 +205,21 @@ class Transport:
         self._closed = False
 
     async def send(
-        self, origin: Origin, head: bytes, body: bytes | None, *, read_timeout: float = 600, connect_timeout: float = 10
+        self,
+        origin: Origin,
+        head: bytes,
+        body: bytes | None,
+        *,
+        read_timeout: float = 600,
+        connect_timeout: float = 10,
+        first_byte_timeout: float | None = None,
     ) -> UpstreamResponse:
         """Send one request, with a head from `request_head`, and wait for the head of the response."""
         head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
         connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
         try:
             connection.send(head, body)
-            await connection.wait_for_head(read_timeout)
+            await connection.wait_for_head(first_byte_timeout or read_timeout)
         except BaseException:
             connection.abort()
             raise

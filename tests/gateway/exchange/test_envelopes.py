@@ -11,7 +11,8 @@ from tests.support.bodies.minimal import USER_MESSAGE, anthropic_request, respon
 from tests.support.gateway.in_process import one_provider_config, run_async, run_gateway
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
-from toolwire.gateway.config import ServerSection, load_signing_keys
+from toolwire.gateway.config import ServerSection
+from toolwire.gateway.signing_keys import load_signing_keys
 
 PATHS = {"anthropic": "/v1/messages", "openai-responses": "/v1/responses"}
 SIGNATURE = "c2lnbmF0dXJlLW9mLWdvb2dsZQ=="

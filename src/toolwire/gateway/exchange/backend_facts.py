@@ -55,7 +55,7 @@ async def look_up_backend(
         entry = await services.catalog.ask(provider, model)
     facts = _backend_facts(entry)
     if setting != "off":
-        tokens = await services.body_executor.run(_estimate_prompt, request, heavy=heavy) if setting == "auto" else 0
+        tokens = await services.body_executor.run(estimate_prompt, request, heavy=heavy) if setting == "auto" else 0
         limit = None if request.sampling is None else request.sampling.max_tokens
         facts["context_tokens"] = services.context_sizes.choose(
             provider, model, entry, setting, prompt_tokens=tokens, max_tokens=limit
@@ -82,7 +82,7 @@ def _depends_on_provider(entry: CatalogEntry, request: Request, setting: Context
     return has_limit and info.output is None and entry.host.name in _HOSTS_WITH_LIMITS
 
 
-def _estimate_prompt(request: Request) -> int:
+def estimate_prompt(request: Request) -> int:
     """Estimate the tokens of a request's prompt."""
     parts: tuple[Any, ...] = (request.system, request.messages, request.tools)
     return tokens_for_size(*measure_json(msgspec.json.encode(parts)), has_tools=bool(request.tools))

@@ -19,6 +19,7 @@ from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals, refuses_tools
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.breakers import Breakers
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.exchange import (
     BufferedResponse,
@@ -27,6 +28,7 @@ from toolwire.gateway.exchange.exchange import (
     ExchangeObserver,
     ExchangeServices,
 )
+from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
 from toolwire.gateway.exchange.refusal_memo import RefusalMemo
 from toolwire.gateway.exchange.response import StreamingResponse, request_response
@@ -46,7 +48,6 @@ from toolwire.gateway.state.background_jobs import FrameLogReader
 from toolwire.gateway.state.conversations import ConversationState, PendingResponse
 from toolwire.journal.redaction import Redactor
 from toolwire.translation.body import body_bytes
-from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.upstream.models.catalog import ModelCatalog
 from toolwire.upstream.transport import Transport
 
@@ -80,6 +81,7 @@ class Dispatcher:
             conversation_state=conversation_state,
             redactor=redactor,
             route_toolsets=route_toolsets or RouteToolsets(),
+            breakers=Breakers(limits),
             emulator=Emulator(conversation_state.store, signing_keys),
             tool_refusals=ToolRefusals(),
             body_executor=conversation_state.body_executor,
@@ -132,7 +134,8 @@ class Dispatcher:
         # Not the conversation of the request that may follow, as its body differs.
         conversation = Conversation(self.services.conversation_memo)
         exchange = await self._decode_and_route(client_request, _UNOBSERVED, conversation)
-        backend, executor = exchange.route_match.backends[0], self.services.body_executor
+        backend, *_ = order_backends(exchange.route_match, exchange.request, client_request.tenant)
+        executor = self.services.body_executor
         if exchange.is_heavy:
             return await executor.run_in_thread(build_upstream_request, exchange, backend, exchange.request)
         return build_upstream_request(exchange, backend, exchange.request)
@@ -204,25 +207,26 @@ def _decode_request(client_request: ClientRequest, services: ExchangeServices, c
 
 
 async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingResponse[bytes]:
-    """Send a request to each backend in order, until one responds or failover is ruled out."""
-    failure: RequestRejected | None = None
-    for backend in exchange.route_match.backends:
-        exchange.observer.on_backend(backend)
-        await _prepare_request(exchange, backend)
-        try:
-            return await _request_response(exchange, backend)
-        except RequestRejected as rejection:
-            # A fallback without such a model does not explain why the request failed.
-            if failure is None or rejection.error.kind != "not_found":
-                client, upstream = exchange.client_request.codec, exchange.upstream_request.codec
-                failure = RequestRejected(isolate_foreign_extras(rejection.error, upstream, client))
-            if not rejection.failover:
-                break
-    raise failure or AssertionError("a route has at least one backend")
+    """Send a request to the backends of its route, until one responds or failover is ruled out."""
+    backends = exchange.route_match.backends
+    if len(backends) == 1:
+        await _prepare_request(exchange, backends[0])
+        return await _request_response(exchange, backends[0])
+    return await try_backends(
+        exchange.services,
+        order_backends(exchange.route_match, exchange.request, exchange.client_request.tenant),
+        exchange.request,
+        BackendAttempt(
+            prepare=partial(_prepare_request, exchange),
+            send=partial(_request_response, exchange),
+            on_failover=exchange.observer.on_failover,
+        ),
+    )
 
 
 async def _prepare_request(exchange: Exchange, backend: Backend) -> None:
     """Prepare the request for a backend."""
+    exchange.observer.on_backend(backend)
     try:
         exchange.upstream_request = await prepare_upstream_request(exchange, backend)
     except LossyTranslationError as refusal:

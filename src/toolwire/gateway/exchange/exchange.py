@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from toolwire.canonical.errors import Loss, Strictness
+from toolwire.canonical.errors import ApiError, Loss, Strictness
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeKey
@@ -19,6 +19,7 @@ from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals
+from toolwire.gateway.exchange.breakers import Breakers
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.refusal_memo import RefusalMemo
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
@@ -72,6 +73,9 @@ class ExchangeObserver(Struct):
     def on_backend(self, backend: Backend) -> None:
         """Note the backend that is tried next."""
 
+    def on_failover(self, backend: Backend, error: ApiError) -> None:
+        """Note the failure of a backend after which the next one is tried."""
+
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
         """Note the request that is about to be sent, and its losses."""
 
@@ -92,6 +96,7 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     sender: UpstreamSender
     catalog: ModelCatalog
     context_sizes: ContextSizes
+    breakers: Breakers
     limits: LimitsSection
     uncounted_size: int
     """Bytes up to which a body can exceed no limit on its contents."""

@@ -3,7 +3,8 @@
 Until the first content or error has arrived, a response may be rejected, so that the next backend is tried.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import reduce
 from operator import add
@@ -35,6 +36,7 @@ from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.event_stream import EventTranslator
 from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.failures import find_defect, response_error
+from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stages.tool_call_parsers.parser import body_may_change
 from toolwire.translation.stages.tool_call_parsers.stage import recover_text, report_recovered
 from toolwire.translation.stream import StreamTranslator
@@ -83,15 +85,16 @@ async def _decide_failover(exchange: Exchange, rejection: RequestRejected) -> Re
     """Return the rejection, redacted and with failover decided; side effects are added to its message."""
     upstream_request, services = exchange.upstream_request, exchange.services
     error, effect = redact_error(rejection.error, services.redactor), None
+    error = isolate_foreign_extras(error, upstream_request.codec, exchange.client_request.codec)
     if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
         effect = "tools were run or part of the response was produced"
     elif rejection.attempt == "unknown":
         codec, body = upstream_request.codec, upstream_request.body
         effect = await services.body_executor.run(find_side_effect, codec, body, heavy=is_heavy_body(body))
     if effect is None:
-        return RequestRejected(error, failover=can_fail_over(rejection))
+        return RequestRejected(error, attempt=rejection.attempt, failover=can_fail_over(rejection))
     message = f"{error.message}; the request may have taken effect: {effect}"
-    return RequestRejected(replace(error, message=message, wire_form=()))
+    return RequestRejected(replace(error, message=message, wire_form=()), attempt=rejection.attempt)
 
 
 async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse[bytes]":
@@ -325,7 +328,10 @@ async def _open_stream(
     if content_type.startswith("application/json") and upstream_request.codec.name != "gemini":
         return await _stream_from_body(exchange, upstream_response, translator)
     budget = StreamBudget(upstream_request.backend.provider, exchange.services.limits.stream)
-    first_chunk, is_complete = await _read_first_chunk(upstream_request, upstream_response, translator, budget)
+    reading = _read_first_chunk(upstream_request, upstream_response, translator, budget)
+    if (timeout := upstream_request.backend.first_byte_timeout) is not None:
+        reading = _read_within(timeout, reading, upstream_request)
+    first_chunk, is_complete = await reading
     if translator.error is not None and not translator.has_content:
         upstream_response.close()
         attempt = "unknown" if translator.started else classify_error(translator.error)
@@ -383,6 +389,19 @@ def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | 
     return transform
 
 
+async def _read_within(
+    timeout: float, reading: Awaitable[tuple[Frames, bool]], upstream_request: UpstreamRequest
+) -> tuple[Frames, bool]:
+    """Read the first content of a stream within `timeout` seconds, whatever pings arrive before it."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await reading
+    except TimeoutError:
+        reason = f"sent no content for {timeout:g} seconds"
+        error = TransportError(reason, sent=True, timed_out=True)
+        raise transport_rejection(upstream_request.backend.provider, error) from None
+
+
 async def _read_first_chunk(
     upstream_request: UpstreamRequest,
     upstream_response: UpstreamResponse,
@@ -421,6 +440,9 @@ class StreamingResponse(Generic[Frames]):
         budget: StreamBudget | None = None,
     ) -> None:
         self.job: BackgroundJob | None = None
+        self.on_end: Callable[[ApiError | None], None] | None = None
+        """Learns that the stream has ended, and the error that ended it early."""
+
         self._upstream_request = exchange.upstream_request
         self._pending_response = exchange.pending_response
         self._translator: ResponseTranslator[Frames] = translator
@@ -449,6 +471,11 @@ class StreamingResponse(Generic[Frames]):
     def summary(self) -> Response:
         """Return the response so far without its content: ids, stop reasons and usage."""
         return self._translator.summary
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the upstream's response has been read to its end."""
+        return self._upstream_response is None
 
     @property
     def error(self) -> ApiError | None:
@@ -504,9 +531,14 @@ class StreamingResponse(Generic[Frames]):
                 translator.continue_with_new_stream()
             if rounds is not None and rounds.paused:
                 yield translator.inject(*rounds.stop())
+            if self.on_end is not None:
+                self.on_end(translator.error)
             yield translator.end()
         except TransportError as error:
-            yield translator.fail(transport_api_error(self._upstream_request.backend.provider, error))
+            failure = transport_api_error(self._upstream_request.backend.provider, error)
+            if self.on_end is not None:
+                self.on_end(failure)
+            yield translator.fail(failure)
         except RequestRejected as rejection:
             yield translator.fail(rejection.error)
         finally:

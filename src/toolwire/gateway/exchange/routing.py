@@ -1,7 +1,8 @@
 """Routing of a model name to the backends that serve it.
 
-1. The first `[[routes]]` entry whose pattern matches. Its first provider gets the route's `model`, or the client's. A
-   fallback gets the same name if its `models` match it, else its own `default_model`.
+1. The first `[[routes]]` entry whose pattern matches. A backend with a `model` gets that. Otherwise, the first one gets
+   the route's `model`, or the client's. A fallback gets the same name if its `models` match it, else its own
+   `default_model`.
 2. `provider/model`.
 3. The provider one of whose `models` patterns matches.
 4. The catch-all (`--model`), or the default model of the only provider.
@@ -22,10 +23,26 @@ LIMIT_MODEL_NAME = 512
 
 
 class Backend(Struct, frozen=True):
-    """A provider and the model's name there."""
+    """A provider and the model's name there, with the settings of its entry in the route."""
 
     provider: Provider
     model: str | None
+    weight: float = 1
+    """Its share of the conversations, if the route balances by weight; 0 for a backend that is only a fallback."""
+    timeout: float | None = None
+    """Seconds until the response begins; None to use the provider's."""
+    context: int | None = None
+    """Tokens of prompt and response together; None to use the model catalog."""
+
+    @property
+    def first_byte_timeout(self) -> float | None:
+        """Return the seconds until the response begins; None if only its silence is limited."""
+        return self.timeout or self.provider.first_byte_timeout
+
+    @property
+    def name(self) -> str:
+        """Return `provider/model`, or the provider's name if the client names the model."""
+        return f"{self.provider.name}/{self.model}" if self.model else self.provider.name
 
 
 class RouteMatch(Struct, frozen=True):
@@ -68,16 +85,22 @@ class Router:
         """Find the backends for a model name."""
         for section in self.routes:
             if fnmatchcase(name, section.match):
-                model = section.model or name or None
-                primary, *others = [self.providers[provider_name] for provider_name in section.provider_names]
-                fallbacks = [Backend(provider, _fallback_model(provider, model)) for provider in others]
-                return RouteMatch((Backend(primary, model), *fallbacks), section)
+                return RouteMatch(self.build_backends(section, name or None), section)
         backend = self._by_provider_prefix(name) or self._by_known_model(name) or self._default()
         if backend is None and not name:
             raise ModelNotSpecified(f"no model given: use {self._describe_choices()}")
         if backend is None:
             raise RouteNotFound(self._unknown_model_message(name))
         return RouteMatch((backend,))
+
+    def build_backends(self, section: RouteSection, name: str | None) -> tuple[Backend, ...]:
+        """Return the backends of a route for a client's model name."""
+        backends: list[Backend] = []
+        for entry in section.backend_sections:
+            provider, model = self.providers[entry.provider], section.model or name
+            model = entry.model or (_fallback_model(provider, model) if backends else model)
+            backends.append(Backend(provider, model, entry.weight, entry.timeout, entry.context))
+        return tuple(backends)
 
     def _by_provider_prefix(self, name: str) -> Backend | None:
         """Return the backend that a name of the form `provider/model` means; None for other names."""

@@ -24,8 +24,8 @@ from toolwire.gateway.errors import (
     STATUS_KINDS,
     Attempt,
     RequestRejected,
-    parse_seconds,
     provider_error,
+    read_retry_after,
     transport_rejection,
 )
 from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
@@ -55,7 +55,9 @@ class UpstreamRequest(Struct):
 _BUSY_STATUSES = frozenset({429, 503, 529})
 _BUSY_KINDS: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded"})
 _BROKEN_KINDS: frozenset[ErrorKind] = frozenset({"server", "timeout", "other"})
-_FAILOVER_KINDS: frozenset[ErrorKind] = frozenset({"authentication", "billing", "permission", "not_found", "server"})
+_FAILOVER_KINDS: frozenset[ErrorKind] = frozenset(
+    {"authentication", "billing", "permission", "not_found", "server", "context_length"}
+)
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 10.0
 _JITTER = 0.25
@@ -121,12 +123,18 @@ class UpstreamSender:
 
     async def send(self, upstream_request: UpstreamRequest, body: bytes) -> UpstreamResponse:
         """Send one request, retrying while the provider does not process it."""
-        provider, retries = upstream_request.backend.provider, 0
+        backend, retries = upstream_request.backend, 0
+        provider = backend.provider
         origin, head = self._request_head(provider, upstream_request.codec, upstream_request.route)
         while True:
             try:
                 response = await self._transport.send(
-                    origin, head, body, read_timeout=provider.timeout, connect_timeout=provider.connect_timeout
+                    origin,
+                    head,
+                    body,
+                    read_timeout=provider.timeout,
+                    connect_timeout=provider.connect_timeout,
+                    first_byte_timeout=backend.first_byte_timeout,
                 )
                 if response.status < 300:
                     return response
@@ -179,5 +187,5 @@ class UpstreamSender:
             if error.kind == "authentication":
                 message = f"{provider.name} rejected the configured API key: {error.message}"
                 error = replace(error, message=message, wire_form=())
-        retry_after = parse_seconds(upstream_response.headers.get("retry-after"))
+        retry_after = read_retry_after(upstream_response.headers)
         return replace(error, status=upstream_response.status, retry_after=retry_after or error.retry_after)

@@ -41,6 +41,7 @@ class RequestRecord(Struct, kw_only=True):
     failed: bool = False
     losses: int = 0  # all but those of severity `info`
     loss_errors: int = 0
+    failovers: int = 0  # backends that failed before the one that responded
     usage: Usage | None = None
     error: str = ""
     exception: Exception | None = None
@@ -55,6 +56,8 @@ class RequestRecord(Struct, kw_only=True):
         tokens, losses, error = "", f" losses={self.losses}" if self.losses else "", ""
         if self.loss_errors:
             losses += f" loss_errors={self.loss_errors}"
+        if self.failovers:
+            losses += f" failovers={self.failovers}"
         if (usage := self.usage) is not None:
             tokens = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
         if self.error or self.failed:

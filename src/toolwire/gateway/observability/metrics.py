@@ -159,10 +159,21 @@ _REQUESTS = "toolwire_requests_total"
 _TOKENS = "toolwire_tokens_total"
 _LOSSES = "toolwire_losses_total"
 _REFUSED_SETTINGS = "toolwire_refused_settings_total"
+_FAILOVERS = "toolwire_failovers_total"
+_BREAKERS = "toolwire_breakers_open"
 _STREAMS = "toolwire_streams"
 _WRITTEN = "toolwire_journal_written_total"
 _DROPPED = "toolwire_journal_dropped_total"
 _SECONDS = "toolwire_request_seconds"
+_RARE_FAMILIES = (
+    (_REFUSED_SETTINGS, "counter"),
+    (_FAILOVERS, "counter"),
+    (_BREAKERS, "gauge"),
+    (OVERFLOW_METRIC, "counter"),
+)
+"""Metrics that are shown once they have a sample."""
+
+_OPEN_BREAKER = re.compile(rf'^{_BREAKERS}{{provider="(.*)",model="(.*)"}} (\d+)$', re.MULTILINE)
 
 
 class Metrics:
@@ -180,6 +191,9 @@ class Metrics:
         self._bucket_slots = [self._slot(f'{_SECONDS}_bucket{{le="{le}"}}') for le in _BUCKET_LABELS]
         self._seconds_slot = self._slot(f"{_SECONDS}_sum")
         self._values[self._streams_slot] = 0  # streams of a previous worker have ended
+        for name, _ in list(counters.samples()):
+            if name.startswith(_BREAKERS):
+                self._values[self._slot(name)] = 0  # as are its breakers
         self._journal_start = self._values[self._slot(_WRITTEN)], self._values[self._slot(_DROPPED)]
         self._pending_records: list[RequestRecord] = []
         self._batch_size = LIMIT_BATCH if scoreboard.workers == 1 else 1  # other workers may read at any time
@@ -194,6 +208,16 @@ class Metrics:
         """Count an optional setting that a provider refused, so that a request was sent once more without it."""
         labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}",setting="{setting}"'
         self._values[self._slot(f"{_REFUSED_SETTINGS}{{{labels}}}")] += 1
+
+    def count_failover(self, provider: str, reason: str) -> None:
+        """Count a failure of a provider after which the next backend of the route was tried."""
+        labels = f'provider="{_escape_label(provider)}",reason="{reason}"'
+        self._values[self._slot(f"{_FAILOVERS}{{{labels}}}")] += 1
+
+    def set_breaker(self, provider: str, model: str, *, is_open: bool) -> None:
+        """Set whether the circuit breaker of a backend is open in this worker."""
+        labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}"'
+        self._values[self._slot(f"{_BREAKERS}{{{labels}}}")] = is_open
 
     def set_streams(self, streams: int) -> None:
         """Set the number of open streams."""
@@ -251,10 +275,9 @@ class Metrics:
         lines = []
         for family, kind in ((_REQUESTS, "counter"), (_TOKENS, "counter"), (_LOSSES, "counter"), (_STREAMS, "gauge")):
             lines += _render_family(family, kind, totals)
-        if any(sample.startswith(_REFUSED_SETTINGS) for sample in totals):
-            lines += _render_family(_REFUSED_SETTINGS, "counter", totals)
-        if OVERFLOW_METRIC in totals:
-            lines += _render_family(OVERFLOW_METRIC, "counter", totals)
+        for family, kind in _RARE_FAMILIES:
+            if any(sample.startswith(family) for sample in totals):
+                lines += _render_family(family, kind, totals)
         if journal is not None:
             lines += _render_family(_WRITTEN, "counter", totals) + _render_family(_DROPPED, "counter", totals)
         lines.append(f"# TYPE {_SECONDS} histogram")
@@ -269,6 +292,13 @@ def _render_family(name: str, kind: str, totals: dict[str, float]) -> list[str]:
     """Return the lines of one metric: its type, then all its samples."""
     samples = sorted(sample for sample in totals if sample.partition("{")[0] == name)
     return [f"# TYPE {name} {kind}", *(f"{sample} {totals[sample]:.0f}" for sample in samples)]
+
+
+def open_breakers(metrics: str) -> list[str]:
+    """Return the backends whose circuit breaker is open according to the text of `/metrics`, as `provider/model`."""
+    return [
+        f"{labels[1]}/{labels[2]}".removesuffix("/") for labels in _OPEN_BREAKER.finditer(metrics) if float(labels[3])
+    ]
 
 
 def _escape_label(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwire import __version__
-from toolwire.canonical.errors import Loss, Strictness, counted_losses
+from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path
@@ -246,6 +246,11 @@ class RequestObserver(ExchangeObserver):
     def on_backend(self, backend: Backend) -> None:
         """Set the backend of the log row."""
         self.record.provider, self.record.model = backend.provider.name, backend.model or ""
+
+    def on_failover(self, backend: Backend, error: ApiError) -> None:
+        """Count the failure of a backend after which the next one is tried."""
+        self.record.failovers += 1
+        self.outputs.metrics.count_failover(backend.provider.name, error.kind)
 
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
         """Store the losses of the request, if the client knows the id, to query them while the upstream works."""

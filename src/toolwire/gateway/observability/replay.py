@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from toolwire.gateway.config import Config, RouteSection, configured_secrets, load_signing_keys
+from toolwire.gateway.config import Config, RouteSection, configured_secrets
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
@@ -14,6 +14,7 @@ from toolwire.gateway.providers.discovery import embedded_simulator, resolve_pro
 from toolwire.gateway.providers.models import ModelList
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, Principal
+from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store

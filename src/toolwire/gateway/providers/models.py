@@ -75,7 +75,7 @@ def list_models(router: Router) -> list[ModelCard]:
     names: dict[str, str] = {}
     for section in router.routes:
         if not _is_pattern(section.match):
-            names[section.match] = section.provider_names[0]
+            names[section.match] = section.backend_sections[0].provider
     for name, provider in router.providers.items():
         for model in _model_names(provider.models, provider.default_model):
             names[f"{name}/{model}"] = name

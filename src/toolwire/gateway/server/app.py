@@ -84,6 +84,9 @@ class App:
             "streams", limits.streams, authenticator.key_quota(limits.streams), metrics.set_streams
         )
         self._websocket = ResponsesWebSocket(dispatcher, authenticator, limits, self._stream_quota, self._observability)
+        dispatcher.services.breakers.on_change = lambda backend, is_open: metrics.set_breaker(
+            backend.provider.name, backend.model or "", is_open=is_open
+        )
         self._disconnect_monitor = DisconnectMonitor(limits.receive)
         self._body_budget = BodyBudget(limits.bodies)
         if recorder is not None:

@@ -19,7 +19,6 @@ from toolwire.gateway.config import (
     ConfigError,
     LimitsSection,
     configured_secrets,
-    load_signing_keys,
     override_server,
     state_directory,
 )
@@ -42,6 +41,7 @@ from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, is_loopback
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.workers import Supervisor, stop_signals
+from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store, require_shared_file
