@@ -10,6 +10,7 @@ from google import genai
 from google.genai.types import HttpOptions
 
 import toolwire as tw
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.in_process import (
     PROTOCOL_NAMES,
     RunningGateway,
@@ -214,10 +215,10 @@ def test_the_official_sdks_accept_the_counts() -> None:
         )
         messages: list[Any] = [{"role": "user", "content": "Hi"}]
         with serve_app(gateway.app) as root:
-            with anthropic.Anthropic(base_url=root, api_key="none") as claude:
+            with anthropic.Anthropic(base_url=root, api_key="none", timeout=DEADLINE) as claude:
                 counted = claude.messages.count_tokens(model="m", messages=messages, system="Be kind.")
                 assert counted.input_tokens > 5
-            with openai.OpenAI(base_url=f"{root}/v1", api_key="none") as gpt:
+            with openai.OpenAI(base_url=f"{root}/v1", api_key="none", timeout=DEADLINE) as gpt:
                 assert gpt.responses.input_tokens.count(model="m", input=messages).input_tokens > 5
             with genai.Client(api_key="none", http_options=HttpOptions(base_url=root)) as gemini:
                 assert (gemini.models.count_tokens(model="m", contents="Hi").total_tokens or 0) > 5

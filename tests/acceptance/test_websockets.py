@@ -9,7 +9,7 @@ import openai
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.support.deadlines import wait_until
+from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.gateway.codex_websocket import (
     WEATHER_FUNCTION,
     function_outputs_for,
@@ -84,7 +84,7 @@ def test_ws_3_the_upgrade_is_accepted_and_clients_can_fall_back_without_it(setup
         with pytest.raises(InvalidStatus) as refused, open_connection(without, "gemini"):
             pass
         assert refused.value.response.status_code == 426
-        with openai.OpenAI(base_url=f"{without.base_url}/v1", api_key="any", max_retries=0) as client:
+        with openai.OpenAI(base_url=f"{without.base_url}/v1", api_key="any", max_retries=0, timeout=DEADLINE) as client:
             stream = client.responses.create(model=routed_model("gemini"), input="Hi", store=False, stream=True)
             assert [event.type for event in stream][-1] == "response.completed"
 
@@ -130,7 +130,7 @@ def test_ws_5_incremental_turns_reach_a_stateless_upstream_complete(setup: Gatew
         *second["output"],
         user_item("And the weather in Rome?"),
     ]
-    with openai.OpenAI(base_url=f"{setup.base_url}/v1", api_key=KEYS[0], max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{setup.base_url}/v1", api_key=KEYS[0], max_retries=0, timeout=DEADLINE) as client:
         stream = client.responses.create(
             model=routed_model("openai-chat"), input=history, tools=[WEATHER_FUNCTION], store=False, stream=True
         )

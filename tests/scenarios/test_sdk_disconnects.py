@@ -12,7 +12,7 @@ import openrouter
 import pytest
 from google import genai
 
-from tests.support.deadlines import wait_until
+from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.gateway.in_process import question_request
 from tests.support.gateway.setup import GatewaySetup, ObservedExchange, routed_model
 from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
@@ -23,7 +23,7 @@ FOR_EVER: Any = [{"role": "user", "content": "for ever"}]
 @contextmanager
 def from_anthropic(base_url: str, model: str) -> Iterator[Iterator[Any]]:
     with (
-        anthropic.Anthropic(base_url=base_url, api_key=API_KEY) as client,
+        anthropic.Anthropic(base_url=base_url, api_key=API_KEY, timeout=DEADLINE) as client,
         client.messages.stream(model=model, max_tokens=2000, messages=FOR_EVER) as stream,
     ):
         yield iter(stream)
@@ -32,7 +32,7 @@ def from_anthropic(base_url: str, model: str) -> Iterator[Iterator[Any]]:
 @contextmanager
 def from_openai_chat(base_url: str, model: str) -> Iterator[Iterator[Any]]:
     with (
-        openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY) as client,
+        openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, timeout=DEADLINE) as client,
         client.chat.completions.create(model=model, messages=FOR_EVER, stream=True) as stream,
     ):
         yield iter(stream)
@@ -41,7 +41,7 @@ def from_openai_chat(base_url: str, model: str) -> Iterator[Iterator[Any]]:
 @contextmanager
 def from_openai_responses(base_url: str, model: str) -> Iterator[Iterator[Any]]:
     with (
-        openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY) as client,
+        openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, timeout=DEADLINE) as client,
         client.responses.create(model=model, input="for ever", stream=True) as stream,
     ):
         yield iter(stream)

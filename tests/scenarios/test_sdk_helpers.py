@@ -9,6 +9,7 @@ import pytest
 from google import genai
 from pydantic import BaseModel
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
 from tests.support.gateway.tool_loop_task import (
     EXPECTED_CALLS,
@@ -49,7 +50,7 @@ class Verdict(BaseModel):
 
 
 def anthropic_tool_runner(base_url: str, model: str, tools: TaskTools) -> str:
-    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0) as client:
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         runner = client.beta.messages.tool_runner(
             model=model,
             max_tokens=2000,
@@ -60,7 +61,7 @@ def anthropic_tool_runner(base_url: str, model: str, tools: TaskTools) -> str:
 
 
 def anthropic_streaming_tool_runner(base_url: str, model: str, tools: TaskTools) -> str:
-    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0) as client:
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         runner = client.beta.messages.tool_runner(
             model=model,
             max_tokens=2000,
@@ -82,7 +83,7 @@ DECLARED = [
 
 def openai_responses_stream(base_url: str, model: str, tools: TaskTools) -> str:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         while True:
             with client.responses.stream(model=model, input=history, tools=DECLARED, store=False) as stream:
                 text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
@@ -95,7 +96,7 @@ def openai_responses_stream(base_url: str, model: str, tools: TaskTools) -> str:
 
 def openai_responses_parse(base_url: str, model: str, tools: TaskTools) -> Any:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         while True:
             response = client.responses.parse(
                 model=model, input=history, tools=DECLARED, text_format=Verdict, store=False
@@ -119,7 +120,7 @@ def _answers(tools: TaskTools, response: Any) -> list[Any]:
 
 def openai_chat_stream(base_url: str, model: str, tools: TaskTools) -> str:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         while True:
             with client.chat.completions.stream(model=model, messages=history, tools=DECLARED) as stream:
                 text = "".join(event.delta for event in stream if event.type == "content.delta")
@@ -132,7 +133,7 @@ def openai_chat_stream(base_url: str, model: str, tools: TaskTools) -> str:
 
 def openai_chat_parse(base_url: str, model: str, tools: TaskTools) -> Any:
     history: list[Any] = [{"role": "user", "content": TASK}]
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         while True:
             completion = client.chat.completions.parse(
                 model=model, messages=history, tools=DECLARED, response_format=Verdict

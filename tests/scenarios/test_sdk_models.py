@@ -9,6 +9,7 @@ import openrouter
 import pytest
 from google import genai
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.setup import GatewaySetup, routed_model
 from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 
@@ -16,7 +17,9 @@ OFFERED = [routed_model(name) for name in SDK_CLIENTS]
 
 
 def test_anthropic_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
-    with anthropic.Anthropic(base_url=gateway_setup.base_url, api_key=API_KEY, max_retries=0) as client:
+    with anthropic.Anthropic(
+        base_url=gateway_setup.base_url, api_key=API_KEY, max_retries=0, timeout=DEADLINE
+    ) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(anthropic.NotFoundError):
@@ -24,7 +27,9 @@ def test_anthropic_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
 
 
 def test_openai_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
-    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(
+        base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE
+    ) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(openai.NotFoundError):

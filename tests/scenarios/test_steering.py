@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.codex_websocket import WEATHER_FUNCTION, open_connection
 from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
 from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
@@ -71,7 +72,9 @@ def upstream_held(gateway_setup: GatewaySetup) -> threading.Event:
 @pytest.fixture
 def connection(gateway_setup: GatewaySetup) -> Iterator[Any]:
     with (
-        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
+        openai.OpenAI(
+            base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE
+        ) as client,
         client.responses.connect() as opened_connection,
     ):
         yield opened_connection
@@ -208,7 +211,7 @@ def test_request_to_another_model_returns_the_steering(connection: Any, upstream
 def test_response_in_a_conversation_cannot_be_steered(
     gateway_setup: GatewaySetup, connection: Any, upstream_held: threading.Event
 ) -> None:
-    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY) as client:
+    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, timeout=DEADLINE) as client:
         conversation = client.conversations.create().id
     connection.response.create(model=routed_model("anthropic"), input="Count.", conversation=conversation)
     id = events(connection, "response.output_item.added")[0].response.id

@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.deadlines import wait_until
+from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.gateway.codex_websocket import (
     WEATHER_FUNCTION,
     function_outputs_for,
@@ -67,7 +67,9 @@ def test_codex_takes_three_turns_over_sse(tmp_path: Path, upstream: str) -> None
 
 def _create_streamed(gateway_setup: GatewaySetup, upstream: str, history: list[Any]) -> dict[str, Any]:
     with (
-        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=CLIENT_KEYS[0], max_retries=0) as client,
+        openai.OpenAI(
+            base_url=f"{gateway_setup.base_url}/v1", api_key=CLIENT_KEYS[0], max_retries=0, timeout=DEADLINE
+        ) as client,
         client.responses.stream(
             model=routed_model(upstream),
             input=history,
@@ -113,7 +115,9 @@ def test_codex_reconnects_after_a_restart(tmp_path: Path, upstream: str) -> None
 def test_openai_sdk_websocket_takes_turns(gateway_setup: GatewaySetup, upstream: str) -> None:
     text = ""
     with (
-        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
+        openai.OpenAI(
+            base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE
+        ) as client,
         client.responses.connect() as connection,
     ):
         connection.response.create(model=routed_model(upstream), input="Hi", store=False)
@@ -130,7 +134,9 @@ def test_websocket_events_equal_those_of_the_stream(gateway_setup: GatewaySetup)
     with open_connection(gateway_setup, "anthropic") as codex:
         codex.send("What is the weather in Oslo?")
         events = codex.events()
-    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(
+        base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE
+    ) as client:
         responses: Any = client.responses
         streamed = responses.create(
             model=routed_model("anthropic"),

@@ -6,6 +6,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.in_process import PROTOCOL_NAMES, one_provider_config, run_async, run_gateway
 from tests.support.samples import recorded_bodies
 from tests.support.servers.http_responses import SSE_HEAD, STREAM_START, chat_sse_event, transfer_chunk
@@ -61,7 +62,9 @@ def test_sdk_quickstart_runs_on_every_upstream(case: str, asks_usage: bool) -> N
         async with (
             serve_upstream(reply_with(response)) as origin,
             run_gateway(one_provider_config(origin, protocol)) as gateway,
-            openai.AsyncOpenAI(base_url=gateway.root + "/v1", api_key="none", max_retries=0) as client,
+            openai.AsyncOpenAI(
+                base_url=gateway.root + "/v1", api_key="none", max_retries=0, timeout=DEADLINE
+            ) as client,
         ):
             stream = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "Hi"}], stream=True, **options

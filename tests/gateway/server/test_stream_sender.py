@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.clock import Clock
 from tests.support.codecs import decode_events
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.in_process import (
     LOSSY_REQUEST,
     NO_TIMEOUT,
@@ -65,7 +66,7 @@ def test_sdk_skips_the_final_comment() -> None:
     async def work() -> None:
         async with (
             run_gateway_with(ScriptedUpstream(LOSSY)) as gateway,
-            anthropic.AsyncAnthropic(base_url=gateway.root, api_key="none", max_retries=0) as client,
+            anthropic.AsyncAnthropic(base_url=gateway.root, api_key="none", max_retries=0, timeout=DEADLINE) as client,
             client.messages.stream(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}]) as stream,
         ):
             assert await stream.get_final_text() == "It is sunny"

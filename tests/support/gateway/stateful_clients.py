@@ -6,6 +6,7 @@ from typing import Any
 import openai
 from google import genai
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
 from tests.support.sdk.clients import WEATHER_TOOL
 from toolwire.upstream.simulator.app import Simulator
@@ -44,7 +45,7 @@ WEATHER_FUNCTION: Any = {
 
 
 def openai_client(setup: GatewaySetup, key: str = CLIENT_KEYS[0]) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{setup.base_url}/v1", api_key=key, max_retries=0)
+    return openai.OpenAI(base_url=f"{setup.base_url}/v1", api_key=key, max_retries=0, timeout=DEADLINE)
 
 
 def google_client(setup: GatewaySetup, key: str = CLIENT_KEYS[0]) -> genai.Client:

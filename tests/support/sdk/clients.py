@@ -11,6 +11,7 @@ from typing import Any
 import anthropic
 import ollama
 
+from tests.support.deadlines import DEADLINE
 from tests.support.sdk.client_interface import (
     API_KEY,
     WEATHER_TOOL,
@@ -30,7 +31,7 @@ __all__ = ["API_KEY", "SDK_CLIENTS", "WEATHER_TOOL", "ClientTool", "ReceivedCall
 
 @cache
 def _anthropic(base_url: str) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0)
+    return anthropic.Anthropic(base_url=base_url, api_key=API_KEY, max_retries=0, timeout=DEADLINE)
 
 
 @cache

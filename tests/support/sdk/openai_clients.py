@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import openrouter
 
+from tests.support.deadlines import DEADLINE
 from tests.support.sdk.client_interface import (
     API_KEY,
     ReceivedCall,
@@ -20,7 +21,7 @@ from tests.support.sdk.client_interface import (
 
 @cache
 def _openai(base_url: str) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0)
+    return openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE)
 
 
 @cache

@@ -21,6 +21,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta, ChoiceDeltaToolCall
 from openai.types.responses import ResponseStreamEvent
 
+from tests.support.deadlines import DEADLINE
 from tests.support.sdk.summaries import Summary, summary
 
 TERMINAL_RESPONSES_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -86,12 +87,12 @@ def _raw_stream(protocol: str, event_type: Any, wire: bytes, *, strict: bool = F
 
 @cache
 def _anthropic_client(strict: bool) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="unused", _strict_response_validation=strict)
+    return anthropic.Anthropic(api_key="unused", _strict_response_validation=strict, timeout=DEADLINE)
 
 
 @cache
 def _openai_client(strict: bool) -> openai.OpenAI:
-    return openai.OpenAI(api_key="unused", _strict_response_validation=strict)
+    return openai.OpenAI(api_key="unused", _strict_response_validation=strict, timeout=DEADLINE)
 
 
 def _fold_anthropic(wire: bytes) -> dict[str, Any]:

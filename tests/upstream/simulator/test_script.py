@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from tests.support.clock import Clock
-from tests.support.deadlines import wait_until
+from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.translation.stages.tool_call_parsers.parser import parse_text
@@ -163,7 +163,7 @@ def test_error_after_text_breaks_the_stream() -> None:
         assert "overloaded_error" in wire
         assert "message_stop" not in wire
         with (
-            anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client,
+            anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=DEADLINE) as client,
             pytest.raises(anthropic.APIStatusError),
         ):
             client.messages.create(model="m", max_tokens=99, messages=[{"role": "user", "content": "Hi"}])
@@ -180,7 +180,7 @@ def test_cut_closes_the_connection(stream: bool) -> None:
 def test_cut_stream_raises_in_the_sdk() -> None:
     with (
         serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, timeout=DEADLINE) as client,
     ):
         stream = client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
         with pytest.raises(openai.APIConnectionError):

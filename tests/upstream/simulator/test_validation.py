@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.deadlines import DEADLINE
 from tests.support.sdk import validation
 from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 from tests.support.servers.asgi import http_client, serve_app
@@ -160,9 +161,9 @@ def test_sdks_parse_the_model_lists(base_url: str) -> None:
     import openai
     from google import genai
 
-    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY) as claude:
+    with anthropic.Anthropic(base_url=base_url, api_key=API_KEY, timeout=DEADLINE) as claude:
         assert claude.models.retrieve(next(iter(claude.models.list())).id).id == "claude-opus-5-5"
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY) as gpt:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, timeout=DEADLINE) as gpt:
         assert gpt.models.retrieve(next(iter(gpt.models.list())).id).id == "gpt-6-astra"
     with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as gemini:
         first = next(iter(gemini.models.list()))
@@ -179,7 +180,7 @@ def test_sdks_parse_the_model_lists(base_url: str) -> None:
 def test_conversation_continues_by_previous_response_id(base_url: str) -> None:
     import openai
 
-    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0, timeout=DEADLINE) as client:
         tools: Any = [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": False}]
         model = "gpt-6-astra"
         first = client.responses.create(model=model, input="get_weather {}", tools=tools, reasoning={"effort": "low"})
