@@ -1,5 +1,7 @@
 """Unknown servers that are assumed to accept their entire protocol."""
 
+from msgspec.structs import replace
+
 from toolwire.codec.hosts.openai import CONTENT, MODEL_REASONING
 from toolwire.codec.hosts.profile import Fields, HostProfile, unverified
 
@@ -16,5 +18,8 @@ COMPATIBLE = HostProfile(
         "fields": unverified("as OpenAI's API"),
     },
 )
+INTERACTIONS = replace(COMPATIBLE, fields=replace(COMPATIBLE.fields, stores_by_default=True))
+"""Google's Interactions API stores interactions unless `store` is false."""
+
 PROFILE = COMPATIBLE
 PROFILES = (PROFILE,)

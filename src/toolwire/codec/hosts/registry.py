@@ -11,7 +11,7 @@ from importlib import import_module
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.compatible import COMPATIBLE
+from toolwire.codec.hosts.compatible import COMPATIBLE, INTERACTIONS
 from toolwire.codec.hosts.generic import GENERIC
 from toolwire.codec.hosts.profile import HostProfile
 
@@ -107,4 +107,6 @@ def all_profiles() -> tuple[HostProfile, ...]:
 
 def default_profile(protocol: str, model: str) -> HostProfile:
     """Return the profile of an unknown host, by its protocol and the model's name."""
+    if protocol == "gemini-interactions":
+        return INTERACTIONS
     return GENERIC if protocol == CHAT and not _OPENAI_MODELS.match(model) else COMPATIBLE

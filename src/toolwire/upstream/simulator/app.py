@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ApiError, DecodeError
-from toolwire.canonical.events import Event, PartDelta
+from toolwire.canonical.events import Event, PartDelta, ResponseFailed
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.framing import escape_line_separators
@@ -29,6 +29,7 @@ from toolwire.upstream.asgi import (
     Send,
     run_lifespan,
 )
+from toolwire.upstream.simulator.faults import ERROR_RESPONSE, ScriptedFault, break_body, break_early, split_events
 from toolwire.upstream.simulator.hosts.dialects import ChatDialect
 from toolwire.upstream.simulator.hosts.host import SimulatedHost
 from toolwire.upstream.simulator.hosts.refusals import HostRefusal
@@ -85,6 +86,8 @@ LIMIT_BODY = 64 * 1024 * 1024
 OLLAMA_VERSION = "0.99.0"
 CONTEXT_LENGTH = 131_072
 """The context of the simulated model, in tokens; it reads any prompt completely."""
+
+_GARBAGE = b"{no JSON}"
 
 # An endless stream must not starve other requests.
 _MIN_PACE = 0.001
@@ -186,8 +189,11 @@ class Simulator:
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
             await http_request.pause(turn.delay)
-            if turn.is_error_only():
+            if turn.is_error_only() or turn.fault == ERROR_RESPONSE:
                 raise ProviderRejection(turn.to_api_error())
+            if turn.fault is not None and turn.fault.is_early and turn.fault.kind != "error":
+                await break_early(http_request, turn.fault)
+                return
         reply = turn.to_reply() if turn is not None else generate_reply(request, codec.name)
         if turn is None and self._dialect is not None:
             reply = write_as_text(reply, self._dialect)
@@ -331,17 +337,48 @@ async def _send_response(http_request: AsgiRequest, answer: Answer, turn: Script
     if turn.error is not None:
         raise ProviderRejection(turn.to_api_error())
     body = answer.encode_body()
-    if turn.cut is not None:  # half of the body with the full length, so that the server closes the connection
+    if turn.fault is not None:
+        await _send_faulty_response(http_request, body, turn, turn.fault)
+    elif turn.cut is not None:  # half of the body with the full length, so that the server closes the connection
         await http_request.start_response(200, [JSON_HEADER, (b"content-length", str(len(body)).encode())])
         await http_request.write_body(body[: len(body) // 2], more_body=True)
     else:
         await http_request.respond(200, body if turn.garbage is None else turn.garbage.encode(), [JSON_HEADER])
 
 
+async def _send_faulty_response(
+    http_request: AsgiRequest, body: bytes, turn: ScriptedTurn, fault: ScriptedFault
+) -> None:
+    """Send half of a body, and break it as the turn scripts."""
+    if fault.kind == "error":
+        raise ProviderRejection(turn.to_api_error())
+    await http_request.start_response(200, [JSON_HEADER])
+    await http_request.write_body(body[: len(body) // 2], more_body=True)
+    await break_body(http_request, fault, body[len(body) // 2 :], _GARBAGE)
+
+
+async def _stream_fault(http_request: AsgiRequest, answer: Answer, turn: ScriptedTurn, fault: ScriptedFault) -> None:
+    """Stream a response up to the point of a fault, and break it there."""
+    events = [event for group in chunk_response(answer.response) for event in group]
+    before, interrupted = ([], []) if fault.is_early else split_events(events, fault.at)
+    if fault.kind == "error":
+        before.append(ResponseFailed(error=turn.to_api_error()))
+    await http_request.write_body(answer.encode_events(before), more_body=True)
+    if fault.kind == "error":
+        await http_request.write_body(answer.close_stream())
+        return
+    is_framed = answer.stream_type.endswith("event-stream")
+    garbage = b"data: %b\n\n" % _GARBAGE if is_framed else _GARBAGE + b"\n"
+    await break_body(http_request, fault, answer.encode_events(interrupted), garbage)
+
+
 async def _stream_response(http_request: AsgiRequest, answer: Answer, turn: ScriptedTurn) -> None:
     """Stream a response in chunks, with the failures that the turn scripts."""
     content_type = (b"content-type", answer.stream_type.encode())
     await http_request.start_response(200, [content_type, (b"cache-control", b"no-cache")])
+    if turn.fault is not None:
+        await _stream_fault(http_request, answer, turn, turn.fault)
+        return
     for number, events in enumerate(chunk_response(answer.response)):
         if number:
             await http_request.pause(turn.pace)

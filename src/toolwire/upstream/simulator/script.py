@@ -14,6 +14,7 @@ from toolwire.canonical.computer import Action, SafetyCheck
 from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
+from toolwire.upstream.simulator.faults import ScriptedFault
 from toolwire.upstream.simulator.model import Reply, ReplyCall, check_dialect, write_as_text
 from toolwire.upstream.simulator.prompt import read_prompt
 
@@ -80,6 +81,8 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     garbage: str | None = None
     # Repeats the first delta until the client disconnects.
     endless: bool = False
+    # Breaks the response at a point of its content.
+    fault: ScriptedFault | None = None
 
     def to_reply(self) -> Reply:
         """Return the content of the turn as a reply."""
