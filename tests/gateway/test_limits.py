@@ -13,7 +13,7 @@ from tests.support.codecs import decode_error
 from tests.support.gateway.in_process import PROTOCOL_NAMES, RunningGateway, run_async, run_stalled_gateway
 from tests.support.servers.upstream import StalledUpstream
 from toolwire.gateway.config import ConfigError, parse_config
-from toolwire.gateway.state.conversations import ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ConnectionState, HistoryMemo
 
 KEYS = '[server]\nkeys = ["first-key-1", "second-key-2"]\n'
 
@@ -170,7 +170,7 @@ def items(size: int) -> list[Raw]:
 
 
 def test_histories_are_bounded_and_evicted_by_last_use() -> None:
-    histories = HistoryCache(100, 250)
+    histories = HistoryMemo(250, max_entry=100)
     one, other = ConnectionState(histories), ConnectionState(histories)
     one.store_history("a", "r1", items(100))
     one.store_history("b", "r2", items(100))

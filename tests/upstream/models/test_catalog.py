@@ -114,12 +114,12 @@ def test_configuration_wins_over_the_provider_and_the_name() -> None:
     asyncio.run(work())
 
 
-def test_number_and_length_of_cached_names_are_bounded() -> None:
+def test_entries_of_many_names_are_forgotten() -> None:
     transport = Transport()
     catalog, provider = ModelCatalog(transport), Provider(name="up", protocol="anthropic", base_url="http://127.0.0.1")
-    for number in range(3000):
-        catalog.look_up(provider, f"m{number}")
-    catalog.look_up(provider, "m" * 1000)
+    first = catalog.look_up(provider, "first")
+    assert catalog.look_up(provider, "first") is first
+    for number in range(300):
+        catalog.look_up(provider, f"{number}-{'m' * 1000}")
+    assert catalog.look_up(provider, "first") is not first
     transport.close()
-    assert len(catalog._entries) <= module.LIMIT_CACHED_MODELS
-    assert all(len(model) <= module.LIMIT_CACHED_NAME for _, model in catalog._entries)

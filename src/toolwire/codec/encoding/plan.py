@@ -16,8 +16,8 @@ from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_ca
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.memo import LIMIT_TOOLS_BYTES, BoundedMemo
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
-from toolwire.codec.wire.extras import LruMemo
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer_request import ComputerUsePlan
@@ -185,7 +185,7 @@ class EncodedToolsMemo:
     """A cache of encoded tool declarations, by the tools that they declare."""
 
     def __init__(self) -> None:
-        self._memo: LruMemo[tuple[int | HostProfile, ...], _EncodedTools] = LruMemo()
+        self._memo: BoundedMemo[tuple[int | HostProfile, ...], _EncodedTools] = BoundedMemo(LIMIT_TOOLS_BYTES)
 
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
         """Return the encoded tools of a request, from the cache if possible.
@@ -197,6 +197,7 @@ class EncodedToolsMemo:
             return encode()
         key: tuple[int | HostProfile, ...] = (plan.target.host, *map(id, tools))
         if (cached := self._memo.get(key)) is not None:
+            self._memo.touch(key)
             plan.tools = cached.name_plan.copy()
             return cached.body
         body = encode()

@@ -3,16 +3,12 @@
 `collect_extras` turns the unknown fields of a wire object into `extras` and `wire_form`; `encode_with_extras` and
 `restore_extras` are its inverse. `unset_to_none` and `none_to_unset` convert between UNSET, which means absent on the
 wire, and None, which means absent in the canonical model.
-
-Bounded memos for values that recur, such as the tools that an agent declares in every turn.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -227,102 +223,3 @@ def as_dict(wire: WireObject) -> dict[str, Any]:
         if value is not UNSET and not wire_name.startswith("\x7f"):
             out[wire_name] = value
     return out
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-LIMIT_BYTES = 2 * 1024 * 1024
-LIMIT_ENTRY_BYTES = 256 * 1024
-
-
-class BoundedMemo(Generic[K, V]):
-    """A cache with a limit in bytes; when it is full, it is cleared."""
-
-    def __init__(self) -> None:
-        self._values: dict[K, V] = {}
-        self._free_bytes = LIMIT_BYTES
-        self.get = self._values.get
-
-    def put(self, key: K, value: V, size: int) -> None:
-        """Store a value that keeps about `size` bytes alive; large values are not stored."""
-        if size > LIMIT_ENTRY_BYTES:
-            return
-        if size > self._free_bytes:
-            self._values.clear()
-            self._free_bytes = LIMIT_BYTES
-        self._free_bytes -= size
-        self._values[key] = value
-
-
-LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
-"""The limit of a cache for tools. The tools of one agent take about 25 KB."""
-
-
-class LruMemo(Generic[K, V]):
-    """A cache with a limit in bytes; when it is full, the least recently used values are dropped.
-
-    Threads may share it: each operation on its entries is atomic.
-    """
-
-    def __init__(self, limit: int = LIMIT_TOOLS_BYTES) -> None:
-        self._limit = self._free_bytes = limit
-        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
-
-    def get(self, key: K) -> V | None:
-        """Return the value of a key; None if there is none."""
-        if (entry := self._entries.get(key)) is None:
-            return None
-        try:  # noqa: SIM105 - `suppress` would cost more than the lookup
-            self._entries.move_to_end(key)
-        except KeyError:  # another thread dropped it meanwhile
-            pass
-        return entry[0]
-
-    def put(self, key: K, value: V, size: int) -> None:
-        """Store a value that keeps about `size` bytes alive; one above an eighth of the limit is not stored."""
-        if size > self._limit // 8:
-            return
-        _, replaced_size = self._entries.pop(key, (None, 0))
-        self._free_bytes += replaced_size - size
-        while self._free_bytes < 0:
-            try:
-                _, (_, dropped_size) = self._entries.popitem(last=False)
-            except KeyError:  # another thread dropped the last one meanwhile
-                break
-            self._free_bytes += dropped_size
-        self._entries[key] = (value, size)
-
-
-class DecodedToolsMemo(Generic[V]):
-    """A cache of decoded tool declarations, by the bytes of all of them and of each one."""
-
-    def __init__(self) -> None:
-        self._lists: LruMemo[bytes, tuple[V, ...]] = LruMemo()
-        self._tools: LruMemo[bytes, V] = LruMemo()
-
-    def decode(
-        self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], tuple[V, bool]]
-    ) -> tuple[tuple[V, ...], bool]:
-        """Return the decoded tools, and whether all of them are plain.
-
-        `decode` gets a tool and its JSON pointer, and returns the same for one tool. Only plain tools are cached.
-        """
-        key = b",".join(declarations)
-        if (known := self._lists.get(key)) is not None:
-            return known, True
-        tools: list[V] = []
-        plain = True
-        for index, raw in enumerate(declarations):
-            text = bytes(raw)
-            if (tool := self._tools.get(text)) is None:
-                # A copy, since a Raw value keeps the entire body alive.
-                tool, is_plain = decode(Raw(text), f"{path}/{index}")
-                if is_plain:
-                    self._tools.put(text, tool, len(text))
-                plain = plain and is_plain
-            tools.append(tool)
-        decoded = tuple(tools)
-        if plain:
-            self._lists.put(key, decoded, len(key))
-        return decoded, plain

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import TextRecovery
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.info import ModelInfo
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.exchange.routing import Backend
@@ -24,23 +25,21 @@ _REFUSALS = re.compile(
     r"|support tool use"  # OpenRouter: No endpoints found that support tool use
 )
 _VALID_SECONDS = 3600.0
-_LIMIT_ENTRIES = 1024
 
 
 class ToolRefusals:
     """The models whose server refused tools, each for an hour: a server may be restarted with other settings."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[tuple[str, str | None], float] = {}
+        self._deadlines: BoundedMemo[tuple[str, str | None], float] = BoundedMemo()
 
     def add(self, backend: Backend) -> None:
         """Remember that the server of this backend refused tools."""
-        if len(self._deadlines) >= _LIMIT_ENTRIES:
-            self._deadlines.clear()
-        self._deadlines[backend.provider.name, backend.model] = time.monotonic() + _VALID_SECONDS
+        key = (backend.provider.name, backend.model)
+        self._deadlines.put(key, time.monotonic() + _VALID_SECONDS, estimate_entry_size(*key))
 
     def __contains__(self, backend: Backend) -> bool:
-        deadline = self._deadlines.get((backend.provider.name, backend.model)) if self._deadlines else None
+        deadline = self._deadlines.get((backend.provider.name, backend.model))
         return deadline is not None and time.monotonic() < deadline
 
 

@@ -5,12 +5,11 @@ by the client's key and protocol, the model and options in the URL, and the begi
 shared between keys. Whatever can't be reused is decoded and encoded completely, and remembered for the next request.
 """
 
-from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, Target
+from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.limits import check_request_counts
 from toolwire.translation.encoding_snapshot import EncodingSnapshot
@@ -43,7 +42,6 @@ class Conversation:
 
     def __init__(self, memo: "ConversationMemo", key: _Key | None = None) -> None:
         self.key = key  # None if the conversation is not to be remembered
-        self.size = 0  # in bytes, as counted by the memo
         self._memo = memo
         self._snapshot: RequestSnapshot | None = None
         self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
@@ -127,34 +125,18 @@ class ConversationMemo:
 
     def __init__(self, limit: int) -> None:
         """Create a memo of at most `limit` bytes; 0 turns it off."""
-        self._limit = limit
-        self._used_bytes = 0
-        self._conversations: OrderedDict[_Key, Conversation] = OrderedDict()
-        self._lock = Lock()
+        self._is_enabled = limit > 0
+        self._conversations: BoundedMemo[_Key, Conversation] = BoundedMemo(limit, limit // 4)
 
     def find(self, client_request: "ClientRequest") -> Conversation:
         """Return the conversation that a request belongs to, empty if it is new or not to be remembered."""
         body, codec, route = client_request.body, client_request.codec, client_request.route
-        if not self._limit or len(body) < MIN_BODY or (start := find_messages(body, codec)) is None:
+        if not self._is_enabled or len(body) < MIN_BODY or (start := find_messages(body, codec)) is None:
             return Conversation(self)
         key = (client_request.tenant, codec.name, route.model, route.stream, conversation_key(body, start))
-        with self._lock:
-            found = self._conversations.get(key)
-        return Conversation(self, key) if found is None else found
+        return self._conversations.get(key) or Conversation(self, key)
 
     def store(self, conversation: Conversation) -> None:
         """Keep a conversation as the one used last, and forget the least recently used ones beyond the limit."""
-        key = conversation.key
-        if key is None:
-            return
-        with self._lock:
-            previous = self._conversations.pop(key, None)
-            self._used_bytes -= 0 if previous is None else previous.size
-            conversation.size = conversation.count_bytes()
-            if conversation.size > self._limit // 4:
-                return
-            self._conversations[key] = conversation
-            self._used_bytes += conversation.size
-            while self._used_bytes > self._limit:
-                _, oldest = self._conversations.popitem(last=False)
-                self._used_bytes -= oldest.size
+        if conversation.key is not None:
+            self._conversations.put(conversation.key, conversation, conversation.count_bytes())

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import LossyTranslationError
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import ResponseContext
+from toolwire.codec.memo import BoundedMemo
 from toolwire.codec.models.info import ModelInfo
-from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.codec.wire.surrogates import decode_repaired
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator

@@ -15,14 +15,14 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, Route
-from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals
 from toolwire.gateway.exchange.breakers import Breakers
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.refusal_memo import RefusalMemo
-from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
+from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import BodyExecutor
 from toolwire.gateway.providers.context_size import ContextSizes

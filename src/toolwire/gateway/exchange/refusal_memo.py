@@ -1,8 +1,8 @@
 """Settings that providers refused, remembered by provider and model while the process lives."""
 
 from toolwire.codec.hosts.refusals import LIMIT_REFUSALS, Refusal
-from toolwire.codec.wire.extras import BoundedMemo
-from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
+from toolwire.gateway.exchange.routing import Backend
 
 
 class RefusalMemo:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
 from toolwire.upstream.provider import Provider
@@ -131,11 +131,6 @@ class Router:
     def _describe_choices(self) -> str:
         """Return a list of the valid forms of model names, for an error message."""
         return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start the gateway with --model"
-
-
-def estimate_entry_size(*texts: str | None) -> int:
-    """Estimate the bytes of a cache entry made of these texts."""
-    return 500 + 8 * sum(len(text) for text in texts if text is not None)
 
 
 def _serves_model(provider: Provider, model: str) -> bool:

@@ -18,7 +18,7 @@ from toolwire.canonical.request import Continuation
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.encoding.tools import conversation_tools, is_tool_search
 from toolwire.codec.interface import Codec, ResponseContext, Route
-from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import (
     STATUS_KINDS,
@@ -28,7 +28,7 @@ from toolwire.gateway.errors import (
     read_retry_after,
     transport_rejection,
 )
-from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
+from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.translation.body import body_bytes

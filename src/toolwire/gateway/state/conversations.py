@@ -11,7 +11,6 @@ client got it, with the new input of its request; a chain of responses is stored
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
@@ -27,6 +26,7 @@ from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.losses import with_source_positions
+from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.limits import LARGE_BODY, MANY_OBJECTS, BodyExecutor, Quota, is_heavy_body
 from toolwire.gateway.state.adapters import (
@@ -41,51 +41,14 @@ from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJ
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
 from toolwire.gateway.state.withheld_turns import WithheldTurns
 
-
-class _History(Struct, frozen=True):
-    """The items of one conversation, and their size in bytes."""
-
-    items: list[Raw]
-    size: int
-
-
-class HistoryCache:
-    """All WebSocket histories of the gateway; `max_history` bounds one of them in bytes, `limit` all."""
-
-    def __init__(self, max_history: int, limit: int) -> None:
-        self._max_history = max_history
-        self._limit = limit
-        self._entries: OrderedDict[tuple[object, str], _History] = OrderedDict()
-        self._size = 0
-
-    def get(self, key: tuple[object, str]) -> _History | None:
-        """Return a history, marking it as recently used."""
-        if (history := self._entries.get(key)) is not None:
-            self._entries.move_to_end(key)
-        return history
-
-    def put(self, key: tuple[object, str], items: list[Raw]) -> None:
-        """Store a history, evicting others if needed; one that is too large is dropped."""
-        self.remove(key)
-        copies = [item.copy() for item in items]  # otherwise each item keeps the entire message it came in alive
-        size = sum(len(memoryview(item)) for item in copies)
-        if size > self._max_history:
-            return
-        self._entries[key] = _History(copies, size)
-        self._size += size
-        while self._size > self._limit:
-            self.remove(next(iter(self._entries)))
-
-    def remove(self, key: tuple[object, str]) -> None:
-        """Remove a history, if it is there."""
-        if (history := self._entries.pop(key, None)) is not None:
-            self._size -= history.size
+HistoryMemo = BoundedMemo[tuple["ConnectionState", str], list[Raw]]
+"""The histories of all WebSocket connections, by connection and channel."""
 
 
 class ConnectionState:
     """The channels of one connection."""
 
-    def __init__(self, histories: HistoryCache) -> None:
+    def __init__(self, histories: HistoryMemo) -> None:
         self._histories = histories
         self._response_ids: dict[str, str] = {}
         self._closed = False
@@ -101,15 +64,17 @@ class ConnectionState:
         None if it is not the last response of a channel, or was evicted.
         """
         for stream_id, response_id in self._response_ids.items():
-            if response_id == id and (history := self._histories.get((self, stream_id))) is not None:
-                return history.items
+            if response_id == id and (items := self._histories.get((self, stream_id))) is not None:
+                self._histories.touch((self, stream_id))
+                return items
         return None
 
     def store_history(self, stream_id: str, id: str, items: list[Raw]) -> None:
         """Store the items up to this response as the channel's history."""
         if not self._closed:  # a response may complete just after its connection is closed
             self._response_ids[stream_id] = id
-            self._histories.put((self, stream_id), items)
+            copies = [item.copy() for item in items]  # otherwise each item keeps the entire message it came in alive
+            self._histories.put((self, stream_id), copies, sum(len(memoryview(item)) for item in copies))
 
     def close(self) -> None:
         """Remove all histories of the connection."""

@@ -33,7 +33,7 @@ from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import Observability, RequestObserver
 from toolwire.gateway.server.auth import Authenticator, Principal
-from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryMemo
 from toolwire.gateway.websocket.steering import NextTurn, Steer, SteeringQueue
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.asgi import JSON_HEADER, Receive
@@ -67,7 +67,7 @@ class ResponsesWebSocket:
         self._stream_quota = stream_quota
         self._observability = observability
         self._connection_quota = Quota("websockets", limits.sockets, authenticator.key_quota(limits.sockets))
-        self._history_cache = HistoryCache(limits.body, _MAX_LONGEST_HISTORIES * limits.body)
+        self._histories = HistoryMemo(_MAX_LONGEST_HISTORIES * limits.body, max_entry=limits.body)
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
         """Authenticate a handshake and run the connection."""
@@ -85,7 +85,7 @@ class ResponsesWebSocket:
                 handshake,
                 self._limits.body,
                 stream_quota=self._stream_quota,
-                connection_state=ConnectionState(self._history_cache),
+                connection_state=ConnectionState(self._histories),
                 send=send,
                 observability=self._observability,
             )

@@ -52,11 +52,11 @@ from toolwire.codec.encoding.tools import (
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.memo import DecodedToolsMemo
 from toolwire.codec.models.claude import refuses_forced_choice, refuses_strict
 from toolwire.codec.schema.moonshot import fit_moonshot_schema
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
-    DecodedToolsMemo,
     collect_extras,
     encode_with_extras,
     mark_extras_seen,

@@ -41,9 +41,9 @@ from toolwire.codec.encoding.tools import (
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.memo import DecodedToolsMemo
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
-    DecodedToolsMemo,
     as_dict,
     encode_with_extras,
     merge_extras,

@@ -41,10 +41,10 @@ from toolwire.codec.encoding.tools import (
     report_allowed_callers,
 )
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.memo import DecodedToolsMemo
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
 from toolwire.codec.wire.extras import (
-    DecodedToolsMemo,
     collect_extras,
     encode_with_extras,
     none_to_unset,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from toolwire.codec.hosts.ollama import NATIVE
 from toolwire.codec.hosts.profile import HostProfile, Thinking
+from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.models.names import named_model
 from toolwire.protocols import PROTOCOLS
@@ -31,8 +32,8 @@ RETRY_AFTER = 60.0
 """Seconds until a provider that did not answer is asked again."""
 
 LIMIT_RESPONSE = 8 * 1024 * 1024
-LIMIT_CACHED_MODELS = 1024
-LIMIT_CACHED_NAME = 256
+LIMIT_NAME = 256
+"""Providers are not asked about models with longer names."""
 
 # An Ollama model that may not support thinking gets no `think`: the server would reject it.
 _OLLAMA_PROFILE = replace(NATIVE, thinking=Thinking(efforts=()))
@@ -56,7 +57,7 @@ class ModelCatalog:
         """Create a catalog; `configured` holds the user's facts by name pattern, and the first that matches wins."""
         self._transport = transport
         self._configured = dict(configured or {})
-        self._entries: dict[tuple[str, str], CatalogEntry] = {}
+        self._entries: BoundedMemo[tuple[str, str], CatalogEntry] = BoundedMemo()
         self._pending: dict[tuple[str, str], asyncio.Task[CatalogEntry]] = {}
 
     def look_up(self, provider: Provider, model: str | None) -> CatalogEntry:
@@ -64,7 +65,7 @@ class ModelCatalog:
         key = (provider.name, model or "")
         if (entry := self._entries.get(key)) is None:
             entry = self._entry(provider, model or "")
-            self._store(key, entry)
+            self._entries.put(key, entry, estimate_entry_size(*key))
         return entry
 
     async def ask(self, provider: Provider, model: str) -> CatalogEntry:
@@ -73,7 +74,7 @@ class ModelCatalog:
         Concurrent requests for a model share one query.
         """
         key, entry = (provider.name, model), self.look_up(provider, model)
-        if not _may_ask(entry) or len(model) > LIMIT_CACHED_NAME:
+        if not _may_ask(entry) or len(model) > LIMIT_NAME:
             return entry
         if (task := self._pending.get(key)) is None:
             task = self._pending[key] = asyncio.create_task(self._ask(provider, model, entry))
@@ -99,7 +100,7 @@ class ModelCatalog:
                 info=merge_info(*self.sources(provider, model, listed).values()),
                 preset_context=preset_context(data) if provider.protocol == "ollama" else None,
             )
-        self._store((provider.name, model), asked)
+        self._entries.put((provider.name, model), asked, estimate_entry_size(provider.name, model))
         return asked
 
     def _entry(self, provider: Provider, model: str) -> CatalogEntry:
@@ -124,14 +125,6 @@ class ModelCatalog:
             if any(fnmatchcase(name, pattern) for name in names):
                 return info
         return UNKNOWN_MODEL
-
-    def _store(self, key: tuple[str, str], entry: CatalogEntry) -> None:
-        """Cache an entry, within the limits."""
-        if len(key[1]) > LIMIT_CACHED_NAME:
-            return
-        if len(self._entries) >= LIMIT_CACHED_MODELS:
-            self._entries.clear()
-        self._entries[key] = entry
 
 
 def _may_ask(entry: CatalogEntry) -> bool:

@@ -1,6 +1,7 @@
 """Repeated tools are decoded and encoded as at first, and the cache stays within its limits."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import toolwire as tw
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import Route, Target
-from toolwire.codec.wire.extras import LIMIT_BYTES, LIMIT_ENTRY_BYTES, BoundedMemo, LruMemo
+from toolwire.codec.memo import LIMIT_BYTES, BoundedMemo
 from toolwire.protocols import PROTOCOLS
 
 
@@ -17,37 +18,59 @@ def tools_body(*names: str, **more: Any) -> bytes:
     return json.dumps({"model": "m", "max_tokens": 9, "messages": [], "tools": tools}).encode()
 
 
-def test_memo_is_cleared_when_full() -> None:
-    memo: BoundedMemo[bytes, int] = BoundedMemo()
-    for number in range(LIMIT_BYTES // LIMIT_ENTRY_BYTES):
-        memo.put(b"%d" % number, number, LIMIT_ENTRY_BYTES)
-    assert memo.get(b"0") == 0
-    memo.put(b"more", -1, 1)
-    assert (memo.get(b"0"), memo.get(b"more")) == (None, -1)
-    memo.put(b"huge", -2, LIMIT_ENTRY_BYTES + 1)
-    assert memo.get(b"huge") is None
-
-
-def test_lru_memo_drops_the_least_recently_used_values() -> None:
-    memo: LruMemo[str, int] = LruMemo(80)
+def test_memo_drops_the_values_used_longest_ago() -> None:
+    memo: BoundedMemo[str, int] = BoundedMemo(80)
     for number, name in enumerate("abcdefgh"):
         memo.put(name, number, 10)
-    assert memo.get("a") == 0
+    memo.touch("a")
     memo.put("i", 8, 10)
     assert (memo.get("a"), memo.get("b"), memo.get("c")) == (0, None, 2)
     memo.put("j", 9, 5)
     memo.put("k", 10, 5)
-    assert [name for name in "abcdefghijk" if memo.get(name) is not None] == list("acefghijk")
+    memo.touch("unknown")
+    assert [name for name in "abcdefghijk" if memo.get(name) is not None] == list("adefghijk")
     memo.put("large", 11, 11)
     assert memo.get("large") is None
 
 
-def test_lru_memo_counts_a_replaced_value_once() -> None:
-    memo: LruMemo[str, int] = LruMemo(80)
+def test_memo_counts_a_replaced_value_once() -> None:
+    memo: BoundedMemo[str, int] = BoundedMemo(80)
     memo.put("first", 0, 10)
     for number in range(100):
         memo.put("second", number, 10)
     assert (memo.get("first"), memo.get("second")) == (0, 99)
+    memo.put("first", 1, 11)
+    assert memo.get("first") is None
+
+
+def test_memo_counts_no_removed_values() -> None:
+    memo: BoundedMemo[str, int] = BoundedMemo(20, max_entry=10)
+    for number in range(100):
+        memo.put("removed", number, 10)
+        memo.remove("removed")
+        memo.remove("unknown")
+    memo.put("first", 1, 10)
+    memo.put("second", 2, 10)
+    assert (memo.get("removed"), memo.get("first"), memo.get("second")) == (None, 1, 2)
+
+
+def test_threads_share_a_memo_within_its_limit() -> None:
+    memo: BoundedMemo[int, bytes] = BoundedMemo(1000, max_entry=100)
+
+    def use(thread: int) -> None:
+        for number in range(3000):
+            key = (thread + number) % 40
+            memo.put(key, b"", number % 100)
+            memo.touch((key * 7) % 40)
+            memo.remove(number % 13)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(use, range(4)))
+    for key in range(40):
+        memo.remove(key)
+    for key in range(10):
+        memo.put(key, b"kept", 100)
+    assert [memo.get(key) for key in range(10)] == [b"kept"] * 10
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "openai-chat", "openai-responses"])

@@ -1,0 +1,103 @@
+"""Bounded memos for values that recur, such as the tools that an agent declares in every turn."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+from msgspec import Raw
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+LIMIT_BYTES = 2 * 1024 * 1024
+LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
+"""The limit of a memo for tools. The tools of one agent take about 25 KB."""
+
+
+class BoundedMemo(Generic[K, V]):
+    """A cache with a limit in bytes; when it is full, the values stored or touched longest ago are dropped.
+
+    Several threads may share it.
+    """
+
+    def __init__(self, limit: int = LIMIT_BYTES, max_entry: int | None = None) -> None:
+        """Create a memo of `limit` bytes; `max_entry` bounds a single value, by default to an eighth of that."""
+        self._limit = limit
+        self._max_entry = limit // 8 if max_entry is None else max_entry
+        self._used_bytes = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self._lock = Lock()
+        self.get = self._values.get  # without a call in between: requests look up several values
+
+    def touch(self, key: K) -> None:
+        """Mark a value as used, so that others are dropped first."""
+        try:  # noqa: SIM105 - `suppress` would cost more than the move
+            self._values.move_to_end(key)
+        except KeyError:  # another thread dropped it meanwhile
+            pass
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Store a value that keeps about `size` bytes alive, in place of the previous one; not if it is too large."""
+        with self._lock:
+            self._drop(key)
+            if size > self._max_entry:
+                return
+            self._values[key], self._sizes[key] = value, size
+            self._used_bytes += size
+            while self._used_bytes > self._limit:
+                dropped, _ = self._values.popitem(last=False)
+                self._used_bytes -= self._sizes.pop(dropped)
+
+    def remove(self, key: K) -> None:
+        """Remove the value of a key, if there is one."""
+        with self._lock:
+            self._drop(key)
+
+    def _drop(self, key: K) -> None:
+        """Remove the value of a key, if there is one. Needs the lock."""
+        self._values.pop(key, None)
+        self._used_bytes -= self._sizes.pop(key, 0)
+
+
+def estimate_entry_size(*texts: str | None) -> int:
+    """Estimate the bytes of an entry made of these texts."""
+    return 500 + 8 * sum(len(text) for text in texts if text is not None)
+
+
+class DecodedToolsMemo(Generic[V]):
+    """A cache of decoded tool declarations, by the bytes of all of them and of each one."""
+
+    def __init__(self) -> None:
+        self._lists: BoundedMemo[bytes, tuple[V, ...]] = BoundedMemo(LIMIT_TOOLS_BYTES)
+        self._tools: BoundedMemo[bytes, V] = BoundedMemo(LIMIT_TOOLS_BYTES)
+
+    def decode(
+        self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], tuple[V, bool]]
+    ) -> tuple[tuple[V, ...], bool]:
+        """Return the decoded tools, and whether all of them are plain.
+
+        `decode` gets a tool and its JSON pointer, and returns the same for one tool. Only plain tools are cached.
+        """
+        key = b",".join(declarations)
+        if (known := self._lists.get(key)) is not None:
+            self._lists.touch(key)
+            return known, True
+        tools: list[V] = []
+        plain = True
+        for index, raw in enumerate(declarations):
+            text = bytes(raw)
+            if (tool := self._tools.get(text)) is None:
+                # A copy, since a Raw value keeps the entire body alive.
+                tool, is_plain = decode(Raw(text), f"{path}/{index}")
+                if is_plain:
+                    self._tools.put(text, tool, len(text))
+                plain = plain and is_plain
+            else:
+                self._tools.touch(text)
+            tools.append(tool)
+        decoded = tuple(tools)
+        if plain:
+            self._lists.put(key, decoded, len(key))
+        return decoded, plain
