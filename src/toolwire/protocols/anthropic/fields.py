@@ -40,7 +40,7 @@ ERROR_WORDING = ErrorWording(
 )
 EXTRA_FIELD_MESSAGE = "{at}: Extra inputs are not permitted"
 
-_REQUEST = parse_fields(
+REQUEST_FIELDS = parse_fields(
     "model!:string max_tokens!:integer messages!:array system:string|array tools:array tool_choice:object "
     "stop_sequences:array stream:boolean thinking:object output_config:object cache_control:object "
     "container:string|object mcp_servers:array context_management:object compaction:object thread:object "
@@ -144,7 +144,7 @@ _FOREIGN_TAGS = word_set(
 
 def check_fields(body: JsonObject) -> Findings:
     """Check the types and values of known fields: top-level ones, settings and messages."""
-    yield from ERROR_WORDING.check_fields((), body, _REQUEST)
+    yield from ERROR_WORDING.check_fields((), body, REQUEST_FIELDS)
     for name, (_, table) in _SETTINGS.items():
         yield from ERROR_WORDING.check_fields((name,), body.get(name), table)
     for path, server in object_items(body.get("mcp_servers"), ("mcp_servers",)):

@@ -43,14 +43,15 @@ SHARED_FIELDS = {
 }
 """Extras of this family that OpenAI itself defines, by canonical type."""
 
-_REQUEST = parse_fields(
+REQUEST_FIELDS = parse_fields(
     "model!:string messages!:array tools:array functions:array parallel_tool_calls:boolean stop:string|array "
     "tool_choice:string|object function_call:string|object max_completion_tokens:integer max_tokens:integer "
     "temperature:number top_p:number frequency_penalty:number presence_penalty:number seed:integer n:integer "
     "logit_bias:object logprobs:boolean top_logprobs:integer response_format:object stream:boolean "
     "reasoning_effort~none|minimal|low|medium|high|xhigh|max verbosity~low|medium|high modalities:array "
     "audio:object prediction:object stream_options:object store:boolean metadata:object prompt_cache_key:string "
-    "service_tier~auto|default|flex|scale|priority|fast safety_identifier:string web_search_options:object"
+    "service_tier~auto|default|flex|scale|priority|fast safety_identifier:string web_search_options:object "
+    "moderation:object prompt_cache_options:object prompt_cache_retention:string user:string"
 )
 _RANGES = {
     "temperature": (0, 2),
@@ -104,7 +105,7 @@ _FOREIGN_TAGS = word_set(
 
 def check_fields(body: JsonObject) -> Findings:
     """Check types, ranges and lengths of the body's fields."""
-    yield from ERROR_WORDING.check_fields((), body, _REQUEST)
+    yield from ERROR_WORDING.check_fields((), body, REQUEST_FIELDS)
     for name in sorted(_FOREIGN_FIELDS & body.keys()):
         yield ERROR_WORDING.finding("field-foreign", (name,), f"Unrecognized request argument supplied: {name}")
     for name, (minimum, maximum) in _RANGES.items():

@@ -24,13 +24,14 @@ from toolwire.protocols.vendors.openai import check_length, check_schema, openai
 
 ERROR_WORDING = openai_error_wording("openai-responses")
 
-_REQUEST = parse_fields(
+REQUEST_FIELDS = parse_fields(
     "model:string input:string|array instructions:string|array previous_response_id:string store:boolean "
     "conversation:string|object background:boolean tools:array tool_choice:string|object reasoning:object "
     "parallel_tool_calls:boolean max_tool_calls:integer text:object include:array max_output_tokens:integer "
     "temperature:number top_p:number top_logprobs:integer truncation~disabled|auto context_management:array "
     "prompt_cache_key:string stream:boolean stream_options:object metadata:object safety_identifier:string "
-    "service_tier~auto|default|flex|scale|priority|fast|ultrafast prompt:object"
+    "service_tier~auto|default|flex|scale|priority|fast|ultrafast prompt:object "
+    "moderation:object prompt_cache_options:object prompt_cache_retention:string user:string client_metadata:object"
 )
 _REASONING = parse_fields(
     "effort~none|minimal|low|medium|high|xhigh|max summary~auto|concise|detailed mode~standard|pro "
@@ -121,7 +122,7 @@ _MEDIA_FILE_URL = re.compile(
 
 def check_fields(body: JsonObject) -> Findings:
     """Check the top-level fields of a request."""
-    yield from ERROR_WORDING.check_fields((), body, _REQUEST)
+    yield from ERROR_WORDING.check_fields((), body, REQUEST_FIELDS)
     yield from ERROR_WORDING.check_fields(("reasoning",), body.get("reasoning"), _REASONING)
     yield from ERROR_WORDING.check_fields(("text",), body.get("text"), _TEXT)
     for name in sorted(_FOREIGN_FIELDS & body.keys()):

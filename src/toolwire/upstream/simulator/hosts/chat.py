@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from toolwire.codec.hosts.profile import HostProfile, matches_model, rule_for
+from toolwire.codec.models.gpt import refuses_max_tokens
 from toolwire.codec.validation import (
     JsonObject,
     list_of,
@@ -13,8 +14,8 @@ from toolwire.codec.validation import (
     object_of,
     text_of,
     value_at,
-    word_set,
 )
+from toolwire.protocols.openai_chat.fields import REQUEST_FIELDS
 from toolwire.upstream.simulator.hosts.refusals import Violations, model_of, violation
 from toolwire.upstream.simulator.hosts.schemas import check_name, check_schema
 from toolwire.upstream.simulator.hosts.settings import (
@@ -22,22 +23,15 @@ from toolwire.upstream.simulator.hosts.settings import (
     check_effort,
     check_fields,
     check_stream_thinking,
+    check_tool_count,
     check_user,
     is_thinking,
 )
 
-_STANDARD = word_set(
-    "model messages audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
-    "max_tokens metadata modalities moderation n parallel_tool_calls prediction presence_penalty prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier "
-    "stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
-    "web_search_options"
-)
 _LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 _MEDIA = {"image_url": "image", "input_audio": "audio", "file": "document"}
 _CACHE_MARKS = ("prompt_cache_breakpoint", "cache_control")
 _REASONING_MEMBERS = ("reasoning_content", "reasoning", "reasoning_details", "reasoning_text")
-_OPENAI_REASONING = re.compile(r"(?:openai/)?(?:gpt-[5-9]|o\d)")
 
 
 def check_chat(body: JsonObject, profile: HostProfile) -> Violations:
@@ -45,7 +39,7 @@ def check_chat(body: JsonObject, profile: HostProfile) -> Violations:
     effort = body.get("reasoning_effort") or value_at(body, "reasoning", "effort")
     thinking = is_thinking(body, profile, effort)
     tools = body.get("tools")
-    yield from check_fields(body, profile, _STANDARD)
+    yield from check_fields(body, profile, REQUEST_FIELDS)
     yield from check_user("user", body.get("user"), profile)
     yield from _check_roles(body, profile)
     yield from _check_contents(body, profile)
@@ -165,8 +159,7 @@ def _check_tools(value: object, profile: HostProfile) -> Violations:
     rules, tools = profile.tools, list_of(value)
     if value == [] and not rules.empty_list:
         yield violation("tools.empty_list", "tools")
-    if rules.max_count is not None and len(tools) > rules.max_count:
-        yield violation("tools.max_count", "tools", limit=rules.max_count, count=len(tools))
+    yield from check_tool_count(len(tools), profile)
     strictness = set()
     for (index,), tool in object_items(tools, ()):
         kind = text_of(tool.get("type"))
@@ -237,7 +230,7 @@ def _check_limits(body: JsonObject, profile: HostProfile) -> Violations:
             continue
         if name not in output.limit_fields and profile.fields.unknown != "ignored":
             yield violation("output.limit_field", name, name=name, expected=output.limit_field)
-        if name == "max_tokens" and profile.name in ("openai", "azure") and _OPENAI_REASONING.match(model):
+        if name == "max_tokens" and profile.name in ("openai", "azure") and refuses_max_tokens(model):
             yield violation("output.limit_field", name, name=name, expected="max_completion_tokens")
         cap = rule_for(output.caps, model)
         if cap is not None and value > cap.tokens:

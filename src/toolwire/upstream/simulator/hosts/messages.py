@@ -1,15 +1,19 @@
 """Messages requests (Anthropic's form) as a host checks them."""
 
 from toolwire.codec.hosts.profile import HostProfile, matches_model
-from toolwire.codec.validation import JsonObject, object_items, object_of, text_of, value_at, word_set
+from toolwire.codec.validation import JsonObject, object_items, object_of, text_of, value_at
+from toolwire.protocols.anthropic.fields import REQUEST_FIELDS
 from toolwire.upstream.simulator.hosts.refusals import Violations, model_of, violation
 from toolwire.upstream.simulator.hosts.schemas import check_name, check_schema
-from toolwire.upstream.simulator.hosts.settings import check_choice, check_effort, check_fields, check_user, is_thinking
-
-_STANDARD = word_set(
-    "model messages max_tokens cache_control container context_management inference_geo mcp_servers metadata "
-    "output_config service_tier speed stop_sequences stream system temperature thinking tool_choice tools top_k top_p"
+from toolwire.upstream.simulator.hosts.settings import (
+    check_choice,
+    check_effort,
+    check_fields,
+    check_tool_count,
+    check_user,
+    is_thinking,
 )
+
 _MODES = {"auto": "auto", "any": "required", "tool": "named", "none": "none"}
 _MEDIA = {"image": "image", "document": "document"}
 
@@ -18,7 +22,7 @@ def check_messages(body: JsonObject, profile: HostProfile) -> Violations:
     """Check a Messages request; the host reports the first violation."""
     effort = value_at(body, "output_config", "effort")
     thinking = is_thinking(body, profile, effort)
-    yield from check_fields(body, profile, _STANDARD)
+    yield from check_fields(body, profile, REQUEST_FIELDS)
     yield from check_user("metadata.user_id", value_at(body, "metadata", "user_id"), profile)
     yield from _check_roles(body, profile)
     yield from _check_blocks(body, profile)
@@ -81,8 +85,7 @@ def _check_block(block: JsonObject, path: str, body: JsonObject, profile: HostPr
 def _check_tools(body: JsonObject, profile: HostProfile) -> Violations:
     """Check the declared tools."""
     rules, tools = profile.tools, object_items(body.get("tools"), ())
-    if rules.max_count is not None and len(tools) > rules.max_count:
-        yield violation("tools.max_count", "tools", limit=rules.max_count, count=len(tools))
+    yield from check_tool_count(len(tools), profile)
     for (index,), tool in tools:
         kind, name = text_of(tool.get("type")), text_of(tool.get("name"))
         if kind == "custom" and not rules.typed:

@@ -3,17 +3,19 @@
 import re
 
 from toolwire.codec.hosts.profile import HostProfile, matches_model
-from toolwire.codec.validation import JsonObject, list_of, object_items, object_of, text_of, value_at, word_set
+from toolwire.codec.validation import JsonObject, list_of, object_items, object_of, text_of, value_at
+from toolwire.protocols.openai_responses.fields import REQUEST_FIELDS
 from toolwire.upstream.simulator.hosts.refusals import Violations, model_of, violation
 from toolwire.upstream.simulator.hosts.schemas import check_name, check_schema
-from toolwire.upstream.simulator.hosts.settings import check_choice, check_effort, check_fields, check_user, is_thinking
-
-_STANDARD = word_set(
-    "model input background client_metadata context_management conversation include instructions max_output_tokens "
-    "max_tool_calls metadata moderation parallel_tool_calls previous_response_id prompt prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options "
-    "temperature text tool_choice tools top_logprobs top_p truncation user"
+from toolwire.upstream.simulator.hosts.settings import (
+    check_choice,
+    check_effort,
+    check_fields,
+    check_tool_count,
+    check_user,
+    is_thinking,
 )
+
 _ITEMS = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
 _CUSTOM_ITEMS = ("custom_tool_call", "custom_tool_call_output")
 _CHOICES = {"auto": "auto", "none": "none", "required": "required"}
@@ -23,7 +25,7 @@ def check_responses(body: JsonObject, profile: HostProfile) -> Violations:
     """Check a Responses request; the host reports the first violation."""
     effort = value_at(body, "reasoning", "effort")
     thinking = is_thinking(body, profile, effort)
-    yield from check_fields(body, profile, _STANDARD)
+    yield from check_fields(body, profile, REQUEST_FIELDS)
     yield from check_user("user", body.get("user"), profile)
     yield from _check_items(body, profile)
     yield from _check_tools(body, profile)
@@ -101,8 +103,7 @@ def _check_output(output: object, path: str, profile: HostProfile) -> Violations
 def _check_tools(body: JsonObject, profile: HostProfile) -> Violations:
     """Check the declared tools."""
     rules, tools = profile.tools, object_items(body.get("tools"), ())
-    if rules.max_count is not None and len(tools) > rules.max_count:
-        yield violation("tools.max_count", "tools", limit=rules.max_count, count=len(tools))
+    yield from check_tool_count(len(tools), profile)
     for (index,), tool in tools:
         kind, name = text_of(tool.get("type")), text_of(tool.get("name"))
         if kind == "custom" and not rules.freeform:

@@ -3,7 +3,7 @@
 import re
 
 from toolwire.codec.hosts.profile import HostProfile, matches_model, rule_for
-from toolwire.codec.validation import JsonObject, number_of, object_of, text_of, value_at
+from toolwire.codec.validation import Fields, JsonObject, number_of, object_of, text_of, value_at
 from toolwire.upstream.simulator.hosts.refusals import Violations, model_of, violation
 
 
@@ -12,11 +12,13 @@ def value_at_pointer(body: JsonObject, pointer: str) -> object:
     return value_at(body, *pointer.split("/"))
 
 
-def check_fields(body: JsonObject, profile: HostProfile, standard: frozenset[str]) -> Violations:
+def check_fields(body: JsonObject, profile: HostProfile, standard: Fields) -> Violations:
     """Check the members of a body. `standard` are those that the protocol defines."""
     fields, model = profile.fields, model_of(body)
     if fields.unknown == "refused":
-        known = {name.partition("/")[0] for name in fields.known} or standard | host_fields(profile)
+        known = {name.partition("/")[0] for name in fields.known} or {field.name for field in standard} | host_fields(
+            profile
+        )
         for name in body.keys() - known:
             yield violation("fields.unknown", name, name=name, value=body[name], path=name)
     for pointer in fields.refused:
@@ -36,6 +38,13 @@ def host_fields(profile: HostProfile) -> frozenset[str]:
     """Return the members of the body by which a host turns thinking on and off."""
     switch, budget = profile.thinking.switch, profile.thinking.budget_field
     return frozenset(filter(None, (switch.field if switch else None, budget)))
+
+
+def check_tool_count(count: int, profile: HostProfile) -> Violations:
+    """Check the number of declared tools."""
+    limit = profile.tools.max_count
+    if limit is not None and count > limit:
+        yield violation("tools.max_count", "tools", limit=limit, count=count)
 
 
 def check_user(name: str, user: object, profile: HostProfile) -> Violations:
