@@ -141,13 +141,13 @@ def _sensitive_kind(literal: str) -> str | None:
         return "what looks like a credential"
     if _EMAIL.search(literal):
         return "an e-mail address"
-    if any(_is_card_number(match[0]) for match in _CARD.finditer(literal)):
+    if any(is_card_number(match[0]) for match in _CARD.finditer(literal)):
         return "what looks like a payment card number"
     return None
 
 
-def _is_card_number(text: str) -> bool:
+def is_card_number(text: str) -> bool:
     """Return whether the digits satisfy the Luhn checksum, as every payment card number does."""
     digits = [int(digit) for digit in text if digit.isdigit()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
-    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    return len(digits) >= 13 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

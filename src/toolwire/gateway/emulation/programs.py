@@ -5,7 +5,7 @@
 2. In the conversation, a program is one call and its result. The calls that the program made are left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
@@ -14,14 +14,23 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Caller, Message, OpaquePart, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Caller, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, Tool, ToolGroup
+from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, Tool
 from toolwire.codec.interface import Codec
 from toolwire.codec.losses import WireNames, with_source_positions
-from toolwire.gateway.emulation.tool_search import DeferrableTool, decode_object, flat_name, iter_functions, tool_path
+from toolwire.gateway.emulation.tool_search import (
+    DeferrableTool,
+    decode_object,
+    flat_name,
+    iter_functions,
+    opaque_members,
+    opaque_part,
+    replace_tools,
+    tool_path,
+)
 from toolwire.gateway.errors import RequestRejected
 from toolwire.runtime.sandbox.code.description import CodeLimits, code_tool_description, make_stubs
 from toolwire.runtime.tool import Tool as Runnable
@@ -115,15 +124,14 @@ class _AnthropicPrograms:
         """Decode a `server_tool_use` of `code_execution`."""
         if not isinstance(part, ToolCall) or part.executor != "server" or part.name != "code_execution":
             return None
-        code = _decode_members(part.arguments).get("code")
+        code = (decode_object(part.arguments) or {}).get("code")
         return ProgramCall(part.id or "", code) if isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
         """Decode a `code_execution_tool_result`."""
         if not isinstance(part, ToolResult) or part.native != "code_execution_tool_result":
             return None
-        content = part.content[0] if part.content else None
-        members = _decode_members(bytes(content.body)) if isinstance(content, OpaquePart) else {}
+        members = opaque_members(part.content[0] if part.content else None)
         texts = [
             text for name in ("stdout", "stderr", "error_code") if isinstance(text := members.get(name), str) and text
         ]
@@ -132,7 +140,7 @@ class _AnthropicPrograms:
 
     def encode_program_call(self, program_call: ProgramCall) -> Part:
         """Encode a `server_tool_use` of `code_execution`."""
-        return _opaque_part(
+        return opaque_part(
             "anthropic",
             {
                 "type": "server_tool_use",
@@ -153,7 +161,7 @@ class _AnthropicPrograms:
             text, failed = output_text(output), output.is_error
             streams = {"stdout": "" if failed else text, "stderr": text if failed else "", "return_code": int(failed)}
             content = {"type": "code_execution_result", **streams, "content": []}
-        return _opaque_part("anthropic", {"type": "code_execution_tool_result", "tool_use_id": id, "content": content})
+        return opaque_part("anthropic", {"type": "code_execution_tool_result", "tool_use_id": id, "content": content})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
         """Return the `container` of the response, with its expiry."""
@@ -186,15 +194,13 @@ class _ResponsesPrograms:
 
     def decode_program_call(self, part: Part) -> ProgramCall | None:
         """Decode a `program` item."""
-        members = _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program" else {}
+        members = opaque_members(part, "program")
         id, code = members.get("call_id"), members.get("code")
         return ProgramCall(id, code) if isinstance(id, str) and isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
         """Decode a `program_output` item."""
-        members = (
-            _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program_output" else {}
-        )
+        members = opaque_members(part, "program_output")
         id, result = members.get("call_id"), members.get("result")
         if not isinstance(id, str):
             return None
@@ -204,14 +210,14 @@ class _ResponsesPrograms:
         """Encode a `program` item."""
         suffix = program_call.id.removeprefix("call_")
         members = {"type": "program", "id": f"prog_{suffix}", "call_id": program_call.id, "code": program_call.code}
-        return _opaque_part("openai-responses", {**members, "fingerprint": f"tw_{suffix}"})
+        return opaque_part("openai-responses", {**members, "fingerprint": f"tw_{suffix}"})
 
     def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
         """Encode a `program_output` item."""
         failed = output is None or output.is_error
         text = "the program timed out waiting to be resumed" if output is None else output_text(output)
         members = {"type": "program_output", "id": f"progo_{id.removeprefix('call_')}", "call_id": id, "result": text}
-        return _opaque_part("openai-responses", {**members, "status": "incomplete" if failed else "completed"})
+        return opaque_part("openai-responses", {**members, "status": "incomplete" if failed else "completed"})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
         """Return None: Responses has no container here."""
@@ -232,20 +238,6 @@ def with_program_caller(dialect: ProgramDialect, program_id: str, call: ToolCall
 def output_text(output: ToolOutput) -> str:
     """Join the text parts of a tool's output."""
     return "\n".join(text for part in output.content if (text := getattr(part, "text", None)))
-
-
-def _opaque_part(protocol: str, body: dict[str, Any]) -> OpaquePart:
-    """Wrap a wire object of this protocol as a part that is passed through unchanged."""
-    return OpaquePart(protocol=protocol, kind=body["type"], body=Raw(msgspec.json.encode(body)), at="")
-
-
-def _decode_members(text: str | bytes) -> dict[str, Any]:
-    """Decode a JSON object; empty if it is invalid or not an object."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 FUNCTION_NAME = "run_code"
@@ -288,7 +280,8 @@ def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRe
     hidden = frozenset(name for name, tool in program_tools.items() if "direct" not in (tool.allowed_callers or ()))
     _check_supported(request, dialect, program_tools, hidden)
     function_name = _free_function_name({flat_name(tool) for tool in iter_functions(request.tools)})
-    tools = _declared_tools(request.tools, runners, hidden, _code_function(function_name, program_tools))
+    function = _code_function(function_name, program_tools)
+    tools = replace_tools(request.tools, runners, function, hidden, "allowed_callers")
     messages, program_ids, pending = _collapse_programs(request, client.wire_names, dialect, function_name)
     adapted = replace(
         request,
@@ -357,29 +350,6 @@ def _has_sandbox() -> bool:
 def _is_for_programs(tool: DeferrableTool) -> bool:
     """Return whether programs may call this tool."""
     return any(caller != "direct" for caller in tool.allowed_callers or ())
-
-
-def _declared_tools(
-    tools: tuple[Tool, ...], runner_indexes: list[int], hidden_names: frozenset[str], code_function: FunctionTool
-) -> Iterator[Tool]:
-    """Yield the tools to declare: `run_code` in place of the provider's, without those that only programs may call."""
-    for index, tool in enumerate(tools):
-        at = tool_path(index, tool)
-        if index in runner_indexes:
-            if index == runner_indexes[0]:
-                yield replace(code_function, at=at)
-        elif isinstance(tool, ToolGroup):
-            members = [
-                replace(member, allowed_callers=None, at=tool_path(position, member))
-                for position, member in enumerate(tool.tools)
-                if f"{tool.name}__{member.name}" not in hidden_names
-            ]
-            if members:
-                yield replace(tool, tools=tuple(members), at=at)
-        elif isinstance(tool, NativeTool):
-            yield replace(tool, at=at)
-        elif flat_name(tool) not in hidden_names:
-            yield replace(tool, allowed_callers=None, at=at)
 
 
 def _code_function(function_name: str, program_tools: Mapping[str, DeferrableTool]) -> FunctionTool:

@@ -11,7 +11,7 @@
 import asyncio
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -83,7 +83,8 @@ def plan_tool_search(request: Request, client: Codec, upstream: Codec, model: st
         return None
     function_name = _free_function_name(set(map(flat_name, functions)))
     search = next(iter(searches.values()))
-    tools = _declared_tools(request.tools, undiscovered, list(searches), _search_function(function_name, search))
+    function = _search_function(function_name, search)
+    tools = replace_tools(request.tools, list(searches), function, undiscovered, "defer")
     adapted = replace(
         request,
         tools=tuple(tools),
@@ -149,30 +150,32 @@ def flat_name(tool: DeferrableTool) -> str:
     return tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"
 
 
-def _declared_tools(
-    tools: tuple[Tool, ...],
-    undiscovered_tools: Mapping[str, DeferrableTool],
-    search_indexes: list[int],
-    search_function: FunctionTool,
+def replace_tools(
+    tools: tuple[Tool, ...], replaced: Sequence[int], function: FunctionTool, hidden: Container[str], cleared: str
 ) -> Iterator[Tool]:
-    """Yield the tools to declare at once, each with its path for the loss report."""
+    """Yield the tools to declare, each with its path for the loss report.
+
+    `function` stands in place of the tools at the indexes `replaced`, those named in `hidden` are left out, and the
+    field `cleared` of all others, which the target lacks, is removed.
+    """
+    removal = {cleared: None}
     for index, tool in enumerate(tools):
         at = tool_path(index, tool)
-        if index in search_indexes:
-            if index == search_indexes[0]:
-                yield replace(search_function, at=at)
+        if index in replaced:
+            if index == replaced[0]:
+                yield replace(function, at=at)
         elif isinstance(tool, ToolGroup):
             members = [
-                replace(member, defer=None, at=tool_path(position, member))
+                replace(member, at=tool_path(position, member), **removal)
                 for position, member in enumerate(tool.tools)
-                if f"{tool.name}__{member.name}" not in undiscovered_tools
+                if f"{tool.name}__{member.name}" not in hidden
             ]
             if members:
                 yield replace(tool, tools=tuple(members), at=at)
         elif isinstance(tool, NativeTool):
             yield replace(tool, at=at)
-        elif flat_name(tool) not in undiscovered_tools:
-            yield replace(tool, defer=None, at=at)
+        elif flat_name(tool) not in hidden:
+            yield replace(tool, at=at, **removal)
 
 
 def _search_function(function_name: str, search: NativeTool) -> FunctionTool:
@@ -212,7 +215,7 @@ def _build_index(entries: tuple[tuple[str, str, bytes], ...]) -> ToolIndex:
 _cached_index = functools.lru_cache(maxsize=16)(_build_index)
 
 
-def decode_object(schema: bytes) -> dict[str, Any] | None:
+def decode_object(schema: str | bytes) -> dict[str, Any] | None:
     """Decode a JSON object; None if it is invalid or not an object."""
     try:
         value = msgspec.json.decode(schema)
@@ -353,15 +356,14 @@ class _AnthropicSearch:
             content = {"type": "tool_search_tool_search_result", "tool_references": references}
         call = {"type": "server_tool_use", "id": id, "name": search_name, "input": search_result.arguments}
         result = {"type": "tool_search_tool_result", "tool_use_id": id, "content": content}
-        return [_opaque_part("anthropic", call), _opaque_part("anthropic", result)]
+        return [opaque_part("anthropic", call), opaque_part("anthropic", result)]
 
     def found_names(self, messages: Iterable[Message]) -> Iterator[str]:
         """Yield the names in all `tool_reference` blocks."""
         for part in _all_parts(messages):
             if isinstance(part, ToolResult) and part.native == "tool_search_tool_result":
                 for content in part.content or ():
-                    members = decode_object(bytes(content.body)) if isinstance(content, OpaquePart) else None
-                    for reference in (members or {}).get("tool_references") or ():
+                    for reference in opaque_members(content).get("tool_references") or ():
                         yield str(reference.get("tool_name")) if isinstance(reference, dict) else ""
 
 
@@ -381,7 +383,7 @@ class _ResponsesSearch:
         }
         tools = [self._encode_tool(tool, search_result.groups) for tool in search_result.tools]
         result = {"type": "tool_search_output", "id": f"tso_{search_result.id}", "tools": tools, **status}
-        return [_opaque_part("openai-responses", call), _opaque_part("openai-responses", result)]
+        return [opaque_part("openai-responses", call), opaque_part("openai-responses", result)]
 
     def _encode_tool(self, tool: DeferrableTool, groups: Mapping[str, str]) -> dict[str, Any]:
         """Encode a found tool, inside its namespace if it has one."""
@@ -413,9 +415,16 @@ class _ResponsesSearch:
             yield str(tool.get("name"))
 
 
-def _opaque_part(protocol: str, body: dict[str, Any]) -> OpaquePart:
+def opaque_part(protocol: str, body: dict[str, Any]) -> OpaquePart:
     """Wrap a wire object of this protocol as a part that is passed through unchanged."""
     return OpaquePart(protocol=protocol, kind=body["type"], body=Raw(msgspec.json.encode(body)), at="")
+
+
+def opaque_members(part: Part | None, kind: str | None = None) -> dict[str, Any]:
+    """Return the members of a part that is passed through unchanged; empty for others, and for those not of a kind."""
+    if not isinstance(part, OpaquePart) or kind not in (None, part.kind):
+        return {}
+    return decode_object(bytes(part.body)) or {}
 
 
 def _all_parts(messages: Iterable[Message]) -> Iterator[Part]:

@@ -9,6 +9,8 @@ import re
 
 from msgspec import Struct
 
+from toolwire.codec.sensitive_data import is_card_number
+
 SECRET_AUTOCOMPLETE = frozenset({"current-password", "new-password", "one-time-code"})
 CARD_HINT = re.compile(
     r"card.?(number|no\b|num\b)|credit.?card|debit.?card|\bcc.?(num|number|csc|exp)|\bcv[vc]2?\b|security code"
@@ -102,7 +104,7 @@ class Guard:
         recent = self._recent_text + text
         if any(secret in recent for secret in self.secrets):
             return "this types a text that is configured as a secret"
-        if any(_is_card_number(digits) for digits in CARD_DIGITS.findall(recent)):
+        if any(is_card_number(digits) for digits in CARD_DIGITS.findall(recent)):
             return "this types what looks like a payment card number"
         field = facts.field if facts is not None else None
         if field is not None and field.is_secret:
@@ -161,10 +163,3 @@ class Guard:
             if self._sensitive_pattern is not None and self._sensitive_pattern.search(name):
                 return f"{control} is configured as sensitive"
         return None
-
-
-def _is_card_number(text: str) -> bool:
-    """Return whether the digits pass the Luhn check of payment cards."""
-    digits = [int(character) for character in text if character.isdigit()]
-    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
-    return len(digits) >= 13 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
