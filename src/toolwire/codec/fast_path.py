@@ -8,14 +8,12 @@ for its string can therefore only add that string.
 import re
 from itertools import islice
 
-import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.fold import TextPieces
-from toolwire.codec.wire.reader import JSON_ERRORS
+from toolwire.codec.wire.reader import JSON_ERRORS, decode_string
 
-_decode_string = msgspec.json.Decoder(str).decode
 _MAX_FRAME = 16 * 1024
 # OpenAI ends frames with random letters, which hide the length of the text.
 _PADDING = b',"obfuscation":"'
@@ -42,7 +40,7 @@ class TextTemplate(Struct, frozen=True, gc=False):
                 if not frame.startswith(head):
                     break
                 unpadded = _strip_padding(frame) if has_padding else frame
-                if not unpadded.endswith(tail) or not (text := _decode_string(unpadded[first:last])):
+                if not unpadded.endswith(tail) or not (text := decode_string(unpadded[first:last])):
                     break
                 texts.append(text)
         except JSON_ERRORS:
@@ -86,7 +84,7 @@ class TextMember:
         string, start, end = match[1], match.start(1), match.end(1)
         head, tail = frame[: start + 1], frame[end - 1 :]
         # If there are escapes, another member may have the same name, spelled differently.
-        if b"\\" in head or b"\\" in tail or len(tail) < 2 or _decode_string(string) != text:
+        if b"\\" in head or b"\\" in tail or len(tail) < 2 or decode_string(string) != text:
             return None
         return TextTemplate(head, tail, has_padding)
 

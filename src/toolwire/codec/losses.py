@@ -23,6 +23,7 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
+from toolwire.codec.wire.reader import decode_elements
 
 SourcePath = tuple[str | int, ...]
 WireNames = Mapping[str, str]
@@ -35,7 +36,6 @@ _ExtraKeys = tuple[str, ...]
 UNLOCATED = "?"
 """Prefix of an added text whose target pointer is only known once the body is complete."""
 
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 REWORDED = ":reworded"
 """Suffix of a family whose extras are not values, but mark fields that are sent in another form."""
@@ -72,6 +72,12 @@ class LossReport:
         """
         self._entries.append(("dropped", path, field, reason, None, constraint, severity))
         self.has_constraint = self.has_constraint or constraint
+
+    def dropped_fields(self, path: SourcePath, value: object, *fields: str, reason: str = NO_SUCH_FIELD) -> None:
+        """Report those of a value's fields that are set, and that the target does not receive."""
+        for field in fields:
+            if getattr(value, field) is not None:
+                self.dropped(path, field, reason)
 
     def approximated(self, path: SourcePath, field: str, reason: str, *, severity: Severity | None = None) -> None:
         """Report a field that the target receives in another form."""
@@ -222,7 +228,7 @@ def element_pointers(value: Raw, pointer: str) -> list[str]:
     pending = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
     while pending:
         value, pointer = pending.pop()
-        if bytes(value)[:1] != b"[" or not (elements := _decode_array(value)):
+        if bytes(value)[:1] != b"[" or not (elements := decode_elements(value)):
             pointers.append(pointer)
         else:
             pending += reversed([(element, f"{pointer}/{index}") for index, element in enumerate(elements)])

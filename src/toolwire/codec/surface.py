@@ -19,6 +19,13 @@ _STATUSES: dict[ErrorKind, int] = {
     "overloaded": 503,
     "other": 500,
 }
+STATUS_KINDS: dict[int, ErrorKind] = {status: kind for kind, status in reversed(_STATUSES.items())} | {
+    408: "timeout",
+    422: "invalid_request",
+    502: "server",
+    529: "overloaded",
+}
+"""Error kinds by HTTP status, for errors that say nothing more specific."""
 
 
 class Endpoint(Struct, frozen=True):

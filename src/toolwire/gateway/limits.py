@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
+from toolwire.codec.wire.reader import decode_elements, decode_members
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error
 from toolwire.upstream.provider import Provider
@@ -73,8 +74,6 @@ _SLICE = 16 * 1024
 _MESSAGE_FIELDS = ("messages", "contents", "input", "steps")
 _STRING_MESSAGES = frozenset({"gemini"})
 """Protocols in which a message may be a string, so that `is_heavy_body` does not see how many there are."""
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 
 def is_heavy_body(body: bytes) -> bool:
@@ -198,12 +197,12 @@ def check_body_counts(body: bytes, limits: LimitsSection, protocol: str) -> None
 def _check_wire_counts(body: bytes, limits: LimitsSection) -> None:
     """Raise `RequestRejected` if a top-level list of messages or tools in the body is too long."""
     try:
-        members = _decode_members(body)
+        members = decode_members(body)
         for name in (*_MESSAGE_FIELDS, "tools"):
             value = members.get(name)
             if value is not None and bytes(value)[:1] == b"[":
                 limit = "tools" if name == "tools" else "messages"
-                _check_count(len(_decode_elements(value)), limit, getattr(limits, limit), name)
+                _check_count(len(decode_elements(value)), limit, getattr(limits, limit), name)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return  # the protocol's decoder reports what is wrong
 

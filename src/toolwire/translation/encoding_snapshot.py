@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall, ToolResult
@@ -26,10 +26,10 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, ResponseMapping, Route, Target
 from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.wire.reader import decode_members
 from toolwire.translation.incremental import is_regular, messages_member, without_messages
 
 _MAX_CUTS = 8
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class KnownLosses(LossReport):
@@ -225,7 +225,7 @@ class EncodingSnapshot(Struct, eq=False):
         if self.sent is None and self.count:
             start, end, name = 0, 0, messages_member(upstream)
             position = 1
-            for key, value in _decode_members(self.data).items():
+            for key, value in decode_members(self.data).items():
                 value_at = position + len(msgspec.json.encode(key)) + 1
                 position = value_at + len(memoryview(value)) + 1
                 if key == name:

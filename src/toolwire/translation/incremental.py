@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
@@ -23,7 +22,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import Codec, Route
-from toolwire.codec.wire.reader import JSON_ERRORS
+from toolwire.codec.wire.reader import JSON_ERRORS, decode_elements, decode_members
 
 _STEP = 64 * 1024
 _KEY_BYTES = 1024
@@ -31,8 +30,6 @@ _MOVING_MESSAGES = 4
 _BRACE = ord("{")
 _SENTINEL = b'["toolwire:messages"]'
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _array_start = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*").match
 _separator = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*").match
 
@@ -98,15 +95,15 @@ class RequestSnapshot(Struct, eq=False):
         if _has_computer(request) or not all(map(is_regular, request.messages)):
             return False
         opening = self.body.rindex(b"[", 0, self.start)
-        array = bytes(_decode_members(self.body).get(name, b""))
+        array = bytes(decode_members(self.body).get(name, b""))
         if not array or not self.body.startswith(array, opening):
             return False
-        elements = _decode_elements(array)
+        elements = decode_elements(array)
         self.array_end = opening + len(array) - 1
         self.ends = _element_ends(self.body, self.start, elements)
         # A member of the same name, later or at another depth, would replace or enclose the one found.
         skeleton = self.body[:opening] + _SENTINEL + self.body[self.array_end + 1 :]
-        is_effective = bytes(_decode_members(skeleton).get(name, b"")) == _SENTINEL
+        is_effective = bytes(decode_members(skeleton).get(name, b"")) == _SENTINEL
         return is_effective and len(elements) == len(request.messages) and _are_objects(elements)
 
     def continue_with(
@@ -149,7 +146,7 @@ class RequestSnapshot(Struct, eq=False):
         try:
             if not data.isascii():
                 data.decode()
-            elements = _decode_elements(b"[%b]" % data)
+            elements = decode_elements(b"[%b]" % data)
             reused = self._find_messages(elements, count) if codec.has_independent_messages else {}
             if codec.has_independent_messages:
                 new = b",".join([element for index, element in enumerate(elements) if index not in reused])

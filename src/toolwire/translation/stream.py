@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -23,7 +22,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_members, escape_pointer
 from toolwire.translation.event_stream import StreamProgress
 from toolwire.translation.pipeline import other_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
@@ -31,7 +30,6 @@ from toolwire.translation.stages.failures import without_error
 from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage, report_recovered
 
 _UNNAMED_FRAME = Raw(b"frame")
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class FrameFieldLosses:
@@ -69,7 +67,7 @@ class FrameFieldLosses:
         """Collect the type of a frame that the decoder does not know."""
         for family, fields in (event.extras or {}).items():
             if family not in self._families:
-                members = _decode_members(fields["frame"])
+                members = decode_members(fields["frame"])
                 name = members.get("type", members.get("event_type", _UNNAMED_FRAME))
                 self._frames[bytes(name).decode().strip('"')] = None
 

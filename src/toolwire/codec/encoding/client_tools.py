@@ -11,11 +11,9 @@ from msgspec import Raw
 
 from toolwire.canonical.tools import FunctionTool, NativeTool, Tool
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.wire.reader import decode_json
+from toolwire.codec.wire.reader import decode_json, decode_members
 
 TOOL_SEARCH = "tool_search"
-
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class _FunctionForm(NamedTuple):
@@ -119,7 +117,7 @@ def client_function(tool: Tool, index: int, plan: EncodingPlan) -> FunctionTool 
 
 def _tool_search_function(tool: NativeTool) -> FunctionTool:
     """Return a function in place of OpenAI's client-side `tool_search`, since tools that it finds need a call."""
-    members = _decode_members(tool.body)
+    members = decode_members(tool.body)
     description = decode_json(members.get("description", b"null"))
     return FunctionTool(
         name=TOOL_SEARCH,

@@ -1,18 +1,32 @@
 """Fallbacks for parts and settings that a target lacks: sent as text where possible, else reported."""
 
+from collections.abc import Collection, Container, Iterator
+from operator import attrgetter
+
+from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import OpaquePart, SettingChange, ToolCall, ToolResult
+from toolwire.canonical.content import (
+    ItemRef,
+    Media,
+    Message,
+    OpaquePart,
+    Reasoning,
+    SettingChange,
+    ToolCall,
+    ToolResult,
+)
 from toolwire.canonical.errors import ApiError, Severity
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Stop
-from toolwire.canonical.tools import Thinking
+from toolwire.canonical.tools import Sampling, Thinking
 from toolwire.codec.encoding.hosted_tools import hosted_call_as_text
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import Codec
 from toolwire.codec.losses import LossReport, SourcePath, WireNames, source_pointers
+from toolwire.codec.wire.reader import decode_json
 
 _FINISHED_STOPS = ("end_turn", "stop_sequence")
 _ENCRYPTED_FIELD = b'"encrypted_content"'
@@ -30,13 +44,96 @@ def opaque_as_text(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> st
     return None
 
 
-def report_stop_reason(stop: Stop, path: SourcePath, word: str, finished: str, report: LossReport) -> None:
-    """Report a stop reason that is sent as `word`; `finished` is the target's word for a complete answer.
+def readable_text(raw: Raw, fields: Container[str], limit: int = 100_000) -> str | None:
+    """Join the strings of a JSON value that people read, one per line and cut to `limit`; None if there are none.
 
-    A client that takes an unfinished answer for a complete one behaves differently.
+    They stand in objects under one of the fields, for targets that can't use the value itself.
     """
-    severity: Severity = "error" if word == finished and stop.reason not in _FINISHED_STOPS else "info"
-    report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {word}", severity=severity)
+    return "\n".join(readable_strings(decode_json(raw), fields))[:limit] or None
+
+
+def readable_strings(value: object, fields: Container[str], *, is_readable: bool = True) -> Iterator[str]:
+    """Yield the strings of a JSON value that people read; `is_readable` tells whether it is one itself."""
+    if isinstance(value, str):
+        if is_readable and value:
+            yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            # `data` is text only in a text document, elsewhere it is base64.
+            is_text = name in fields or (name == "data" and value.get("type") == "text")
+            yield from readable_strings(inner, fields, is_readable=is_text)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from readable_strings(inner, fields, is_readable=is_readable)
+
+
+def report_stop(
+    stop: Stop,
+    path: SourcePath,
+    word: str,
+    report: LossReport,
+    *,
+    exact: Collection[str],
+    finished: str,
+    has_sequence: bool = False,
+) -> None:
+    """Report a stop reason that is sent as `word` and not among the `exact` ones, and the stop sequence if it is lost.
+
+    `finished` is the target's word for a complete answer: a client that takes an unfinished one for complete behaves
+    differently.
+    """
+    if stop.reason not in exact:
+        severity: Severity = "error" if word == finished and stop.reason not in _FINISHED_STOPS else "info"
+        report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {word}", severity=severity)
+    if stop.sequence is not None and not has_sequence:
+        report.dropped(path, "sequence")
+
+
+def report_message_fields(message: Message, path: SourcePath, report: LossReport, *fields: str) -> None:
+    """Report fields of a message that the target lacks; an id that is also that of a call in it is not lost."""
+    if _optional_fields(message) == _NO_FIELDS:
+        return
+    if message.id is not None and any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts):
+        fields = tuple([field for field in fields if field != "id"])
+    report.dropped_fields(path, message, *fields)
+
+
+_optional_fields = attrgetter("name", "id", "status", "phase", "clear_at")
+_NO_FIELDS = (None,) * 5
+
+
+def report_continuation(request: Request, report: LossReport, id_reason: str = "stored by another provider") -> None:
+    """Report references to stored state, for targets that store none."""
+    if (continuation := request.continuation) is None:
+        return
+    if continuation.id is not None:
+        report.dropped(("continuation",), "id", id_reason)
+    if continuation.store:
+        report.dropped(("continuation",), "store", "the target does not store responses")
+    if continuation.background:
+        report.dropped(("continuation",), "background")
+
+
+def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report fields of reasoning that a target with plain text lacks."""
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media):
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
+    if part.signature is not None:
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
+    if part.id is not None:
+        plan.report.dropped(located_part.path, "id")
+
+
+def report_flattened_document(part: Media, path: SourcePath, plan: EncodingPlan) -> None:
+    """Report that the nested parts of a document are sent as separate parts."""
+    plan.report.approximated(path, "source", "document content sent as separate parts")
+    plan.report.dropped_fields(path, part, "name", "cache")
+
+
+def report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a reference to an item that another provider stores."""
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None:
@@ -175,13 +272,24 @@ def disable_storage(request: Request) -> Request:
     return request if state.store is not None else replace(request, continuation=replace(state, store=False))
 
 
-def fit_output_limit(limit: int, plan: EncodingPlan) -> int:
-    """Return an output limit that the model accepts: another protocol's is lowered to the greatest one."""
+def fit_output_limit(limit: int, plan: EncodingPlan, least: int = 0, least_reason: str = "") -> int:
+    """Return an output limit that target and model accept: another protocol's is raised or lowered."""
+    if limit < least and not plan.same_protocol:
+        plan.report.approximated(("sampling",), "max_tokens", least_reason)
+        limit = least
     greatest = plan.model_info.output
     if plan.same_protocol or greatest is None or limit <= greatest:
         return limit
     plan.report.approximated(("sampling",), "max_tokens", f"the model's limit is {greatest}")
     return greatest
+
+
+def report_sampling(sampling: Sampling, report: LossReport, *names: str) -> None:
+    """Report sampling settings that the target lacks; a single candidate needs no setting."""
+    for name in names:
+        value = getattr(sampling, name)
+        if value is not None and value != () and not (name == "n" and value == 1):
+            report.dropped(("sampling",), name)
 
 
 NO_THINKING = "the model does not think"
@@ -200,9 +308,7 @@ def report_unsent_thinking(
     thinking: Thinking, plan: EncodingPlan, reason: str, path: SourcePath = ("thinking",)
 ) -> None:
     """Report thinking settings that are not sent."""
-    for field in ("enabled", "effort", "budget_tokens", "visibility"):
-        if getattr(thinking, field) is not None:
-            plan.report.dropped(path, field, reason)
+    plan.report.dropped_fields(path, thinking, "enabled", "effort", "budget_tokens", "visibility", reason=reason)
 
 
 def report_setting_change(part: SettingChange, path: SourcePath, plan: EncodingPlan) -> None:

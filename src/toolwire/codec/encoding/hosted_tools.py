@@ -29,7 +29,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import LocatedTool, conversation_tools, report_excluded_tool
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.codec.wire.extras import unescape_pointer
-from toolwire.codec.wire.reader import decode_json, escape_pointer
+from toolwire.codec.wire.reader import decode_json, decode_members, escape_pointer
 
 FUNCTION_SUBSTITUTES: dict[str, tuple[str, str, str]] = {
     "web_search": ("google_web_search", "query", "Search the web."),
@@ -48,8 +48,6 @@ _OPTION_TYPES: dict[str, Any] = {
     "context_size": str,
     "max_content_tokens": int,
 }
-
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class HostedToolNames(Struct, frozen=True):
@@ -74,7 +72,7 @@ def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTo
     kind = names.kind(name)
     if kind is None or bytes(body)[:1] != b"{":
         return None
-    members = _flatten_members(_decode_members(body), names.option_pointers.get(kind, {}).values())
+    members = _flatten_members(decode_members(body), names.option_pointers.get(kind, {}).values())
     members.pop("type", None)
     if decode_json(members.get("name", b"null")) == kind:
         del members["name"]
@@ -104,7 +102,7 @@ def _flatten_members(members: Mapping[str, Raw], pointers: Any) -> dict[str, Raw
             below = [pointer.removeprefix(key + "/") for pointer in pointers if pointer.startswith(key + "/")]
             flat |= {
                 f"{key}/{inner_pointer}": value
-                for inner_pointer, value in _flatten_members(_decode_members(raw), below).items()
+                for inner_pointer, value in _flatten_members(decode_members(raw), below).items()
             }
         else:
             flat[key] = raw
@@ -372,7 +370,6 @@ def parse_json(raw: Raw | str) -> Any:
 
 
 _COUNT_FIELDS = ("searches", "fetches")
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_hosted_counts(
@@ -408,7 +405,7 @@ def _expand_objects(extras: dict[str, Raw], pointer: str) -> None:
     for step in pointer.split("/")[:-1]:
         path = f"{path}/{step}" if path else step
         raw = extras.get(path)
-        if raw is not None and bytes(raw)[:1] == b"{" and (members := _decode_object(raw)):
+        if raw is not None and bytes(raw)[:1] == b"{" and (members := decode_members(raw)):
             del extras[path]
             extras |= {f"{path}/{escape_pointer(name)}": value for name, value in members.items()}
 

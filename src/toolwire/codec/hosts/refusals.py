@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from toolwire.canonical.errors import ApiError
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.wire.reader import decode_elements, decode_members
 
 REFUSAL_STATUSES = (400, 422)
 LIMIT_REFUSALS = 32
@@ -156,9 +157,6 @@ _ANY_REFUSAL = re.compile(rf"{_REFUSED}|does(?: not|n't) support", re.IGNORECASE
 _CONTENT = re.compile(r"\b(?:messages|contents|input)['\"]?[.\[]\W?\d")
 _LEGAL_MEMBER = re.compile(r"[\w.$-]{1,64}")
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
-
 
 # ---- find
 
@@ -168,7 +166,7 @@ def find_refusals(protocol: str, body: bytes, error: ApiError) -> tuple[Refusal,
     if error.status not in REFUSAL_STATUSES:
         return ()
     try:
-        members = _decode_members(body)
+        members = decode_members(body)
     except msgspec.DecodeError:
         return ()
     if not all(map(_LEGAL_MEMBER.fullmatch, members)):  # the error may quote names that imitate a refusal
@@ -277,7 +275,7 @@ def _value_at(members: dict[str, Raw], member: str) -> bytes | None:
 
 def _object_members(value: Raw) -> dict[str, Raw]:
     """Return the members of an object; empty for other values."""
-    return _decode_members(value) if bytes(value).lstrip()[:1] == b"{" else {}
+    return decode_members(value) if bytes(value).lstrip()[:1] == b"{" else {}
 
 
 # ---- leave out
@@ -285,7 +283,7 @@ def _object_members(value: Raw) -> dict[str, Raw]:
 
 def omit_refused(body: bytes, refusals: tuple[Refusal, ...]) -> tuple[bytes, list[Omission]]:
     """Return a body without refused settings, and those that it had."""
-    members = _decode_members(body)
+    members = decode_members(body)
     omissions = [
         Omission(pointer, refusal)
         for refusal in refusals
@@ -321,7 +319,7 @@ def _remove_from_elements(members: dict[str, Raw], refusal: Refusal, first: str,
     value = members[first]
     if bytes(value).lstrip()[:1] != b"[":
         return []
-    elements, pointers = _decode_elements(value), []
+    elements, pointers = decode_elements(value), []
     for index, element in enumerate(elements):
         inner = _object_members(element)
         if removed := _remove(inner, refusal, rest):

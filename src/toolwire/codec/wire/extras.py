@@ -14,11 +14,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.node import Node
-from toolwire.codec.wire.reader import Extra, WireObject, escape_pointer, union_members
+from toolwire.codec.wire.reader import Extra, WireObject, decode_members, escape_pointer, union_members
 
 W = TypeVar("W")
 
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 EMPTY: dict[str, Any] = {}
 _NULL = Raw(b"null")
 LIMIT_MEMO_SIZE = 1024
@@ -197,7 +196,7 @@ def _insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
         if isinstance(child, WireObject):
             child = as_dict(child)
         elif isinstance(child, Raw) and bytes(child)[:1] == b"{":
-            child = dict(_decode_object(child))
+            child = dict(decode_members(child))
         elif child is None:
             child = {}
         elif not isinstance(child, dict):

@@ -69,8 +69,12 @@ class Mismatch(Exception):
 W = TypeVar("W")
 ReadValue = Callable[[Raw, str], Any]
 
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
+decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+"""Decode a JSON object into its members, as raw JSON."""
+decode_elements = msgspec.json.Decoder(list[Raw]).decode
+"""Decode a JSON array into its elements, as raw JSON."""
+decode_string = msgspec.json.Decoder(str).decode
+"""Decode a JSON string."""
 _decode_any = msgspec.json.Decoder().decode
 _EMPTY: dict[str, Any] = {}
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -142,9 +146,9 @@ def decode_json(data: bytes | str | Raw) -> Any:
 def _decode_open(raw: Raw) -> Any:
     match bytes(raw)[:1]:
         case b"{":
-            return {name: _decode_open(value) for name, value in _decode_object(raw).items()}
+            return {name: _decode_open(value) for name, value in decode_members(raw).items()}
         case b"[":
-            return [_decode_open(value) for value in _decode_array(raw)]
+            return [_decode_open(value) for value in decode_elements(raw)]
         case _:
             try:
                 return _decode_any(raw)
@@ -219,7 +223,7 @@ def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
     def open_array(raw: Raw, path: str) -> Any:
         """Decode an array element by element, or raise `Mismatch` for any other value."""
         try:
-            elements = _decode_array(raw)
+            elements = decode_elements(raw)
         except JSON_ERRORS:
             raise Mismatch("an array") from None
         return origin(read(value, f"{path}/{index}") for index, value in enumerate(elements))
@@ -279,7 +283,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
 
 def _read_tag(raw: Raw, tag_field: str) -> str | None:
     """Return the tag of a JSON object; None if it is missing or not a string."""
-    value = _decode_object(raw).get(tag_field)
+    value = decode_members(raw).get(tag_field)
     if value is None:
         return None
     tag = decode_json(value)
@@ -325,7 +329,7 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
     def open_struct(raw: Raw, path: str) -> Any:
         """Decode an object field by field, and keep unknown fields apart."""
         try:
-            values = _decode_object(raw)
+            values = decode_members(raw)
         except JSON_ERRORS:
             raise Mismatch("an object") from None
         if tag_field is not None and tag_field not in values:

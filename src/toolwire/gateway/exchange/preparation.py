@@ -20,6 +20,7 @@ from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.wire.reader import decode_members
 from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, text_recovery
 from toolwire.gateway.errors import RequestRejected
@@ -219,7 +220,6 @@ def _pass_through(draft: Draft) -> UpstreamRequest | None:
     return UpstreamRequest(backend, codec, context, draft.losses, route, body)
 
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _TRUE, _FALSE = Raw(b"true"), Raw(b"false")
 
 
@@ -227,7 +227,7 @@ def _passthrough_body(body: bytes, request: Request, codec: Codec, model: str | 
     """Return the client's body with the model replaced; None if the body has to be encoded anew."""
     if "{model}" in codec.surface.endpoints[0].path:
         return None
-    members = _decode_members(body)
+    members = decode_members(body)
     if model is not None:
         members["model"] = Raw(msgspec.json.encode(model))
     if request.stream is None:

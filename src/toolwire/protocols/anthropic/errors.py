@@ -10,22 +10,9 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, decode_json, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_json, decode_members, escape_pointer
 from toolwire.protocols.anthropic.wire import FAMILY, ErrorBodyShape, ErrorShape
 
-ERROR_KINDS: dict[str, ErrorKind] = {
-    "invalid_request_error": "invalid_request",
-    "authentication_error": "authentication",
-    "billing_error": "billing",
-    "permission_error": "permission",
-    "not_found_error": "not_found",
-    "conflict_error": "conflict",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limit",
-    "api_error": "server",
-    "timeout_error": "timeout",
-    "overloaded_error": "overloaded",
-}
 ERROR_TYPES: dict[ErrorKind, str] = {
     "invalid_request": "invalid_request_error",
     "authentication": "authentication_error",
@@ -41,12 +28,13 @@ ERROR_TYPES: dict[ErrorKind, str] = {
     "overloaded": "overloaded_error",
     "other": "api_error",
 }
+# Of the kinds that share a type, the first one is meant.
+ERROR_KINDS: dict[str, ErrorKind] = {name: kind for kind, name in reversed(ERROR_TYPES.items())}
 ERROR_TYPE_FORM = "anthropic:error:type"
 CONTEXT_OVERFLOW = "prompt is too long"
 
 _CODE_FIELD = "error_code"
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
@@ -73,7 +61,7 @@ def _decode_details(collected: dict[str, Any]) -> tuple[str | None, dict[str, An
     """
     extras = (collected["extras"] or {}).get(FAMILY, {})
     raw = extras.get("error/details", b"")
-    details = _decode_members(raw) if bytes(raw)[:1] == b"{" else {}
+    details = decode_members(raw) if bytes(raw)[:1] == b"{" else {}
     if not isinstance(code := decode_json(details.get(_CODE_FIELD, b"null")), str):
         return None, collected
     other_details = {

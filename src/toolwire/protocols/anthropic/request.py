@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.fallbacks import report_continuation, report_message_fields
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
@@ -42,7 +43,6 @@ from toolwire.protocols.anthropic.parts.messages import (
     decode_system,
     encode_system,
     encode_turn,
-    is_call_id,
     trim_prefill,
 )
 from toolwire.protocols.anthropic.settings import (
@@ -300,19 +300,10 @@ def _add_placeholder(plan: EncodingPlan) -> dict[str, Any]:
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's request that Anthropic lacks."""
     for index, message in enumerate(request.messages):
-        for field in ("name", "id", "status", "phase", "clear_at"):
-            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-                plan.report.dropped(("messages", index), field)
+        report_message_fields(message, ("messages", index), plan.report, "name", "id", "status", "phase", "clear_at")
     if request.labels is not None:
         plan.report.dropped((), "labels")
-    continuation = request.continuation
-    if continuation is not None:
-        if continuation.id is not None:
-            plan.report.dropped(("continuation",), "id", "stored by another provider")
-        if continuation.store:
-            plan.report.dropped(("continuation",), "store", "the target does not store responses")
-        if continuation.background:
-            plan.report.dropped(("continuation",), "background")
+    report_continuation(request, plan.report)
 
 
 _COUNTED_FIELDS = frozenset(

@@ -10,7 +10,7 @@ from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_message_fields, report_stop
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
@@ -26,7 +26,6 @@ from toolwire.codec.wire.extras import (
 )
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
 from toolwire.protocols.anthropic.parts.content import decode_blocks, encode_parts
-from toolwire.protocols.anthropic.parts.messages import is_call_id
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
@@ -243,9 +242,8 @@ def locate_parts(candidate: Candidate, plan: EncodingPlan) -> list[LocatedPart]:
     for message_index, message in enumerate(candidate.messages):
         path: SourcePath = ("candidates", 0, "messages", message_index)
         located_parts += [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
-        for field in ("id", "status", "phase") if not plan.same_protocol else ():
-            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-                plan.report.dropped(path, field)
+        if not plan.same_protocol:
+            report_message_fields(message, path, plan.report, "id", "status", "phase")
     return located_parts
 
 
@@ -270,8 +268,9 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, 
         body["stop_reason"] = stop.raw
     if stop.sequence is not None or not plan.same_protocol:
         body["stop_sequence"] = stop.sequence
-    if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        report_stop_reason(stop, ("candidates", 0, "stop"), body["stop_reason"], "end_turn", plan.report)
+    if not plan.same_protocol:
+        path, word = ("candidates", 0, "stop"), body["stop_reason"]
+        report_stop(stop, path, word, plan.report, exact=_EXACT_STOPS, finished="end_turn", has_sequence=True)
 
 
 def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:

@@ -12,6 +12,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.encoding.fallbacks import (
     NO_THINKING,
     fit_output_limit,
+    report_sampling,
     report_thinking_visibility,
     report_unsent_thinking,
 )
@@ -132,9 +133,8 @@ def encode_sampling(request: Request, shape: dict[str, Any], plan: EncodingPlan)
         shape["stop_sequences"] = _encode_stop_sequences(sampling.stop, plan)
     values = {name: value for name in _SAMPLING_FIELDS if (value := getattr(sampling, name)) is not None}
     shape |= values if plan.same_protocol else _accepted_sampling(values, plan)
-    for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
-        if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
-            plan.report.dropped(("sampling",), name)
+    missing = ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs")
+    report_sampling(sampling, plan.report, *missing)
 
 
 def _accepted_sampling(values: dict[str, Any], plan: EncodingPlan) -> dict[str, Any]:
@@ -358,9 +358,7 @@ def _report_output(output: OutputFormat, plan: EncodingPlan) -> None:
     """Report as losses the output settings that Anthropic lacks."""
     if output.kind == "json":
         plan.report.dropped(("output",), "kind", "the target has no JSON mode without a schema")
-    for name in ("name", "description", "verbosity"):
-        if getattr(output, name) is not None:
-            plan.report.dropped(("output",), name)
+    plan.report.dropped_fields(("output",), output, "name", "description", "verbosity")
     if output.strict is False:
         plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 

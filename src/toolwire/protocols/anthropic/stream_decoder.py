@@ -35,7 +35,7 @@ from toolwire.canonical.events import (
 from toolwire.codec.framing import SseSplitter, frame_data
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import as_dict, collect_extras, merge_extras, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, decode_string
 from toolwire.protocols.anthropic.errors import decode_error
 from toolwire.protocols.anthropic.parts.content import decode_blocks, decode_citation
 from toolwire.protocols.anthropic.response import decode_stop, decode_usage
@@ -61,7 +61,6 @@ from toolwire.protocols.anthropic.wire import (
 _frame_reader = Reader[Any](FrameUnion, FAMILY)
 _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _decode_typed = msgspec.json.Decoder(FrameUnion).decode
-_decode_string = msgspec.json.Decoder(str).decode
 _DELTA_END = b"}}"
 _NO_HEAD = b"\n\n"  # matches no frame: frames are split here
 _LINE_FEED = 0x0A  # an integer, since looking for `bytes` with `in` formats an error each time
@@ -76,7 +75,7 @@ def _bytes_before_text(data: bytes, text: str) -> bytes:
         before, separator, string = data.partition(key)
         if separator and string[-2:] == _DELTA_END:
             try:
-                if _decode_string(string[:-2]) == text:
+                if decode_string(string[:-2]) == text:
                     return before + separator
             except JSON_ERRORS:
                 pass
@@ -128,7 +127,7 @@ class Decoder:
             # Without a line break behind its head the piece is one complete frame; JSON allows one around a string.
             if piece.startswith(head) and _LINE_FEED not in (string := piece[head_size:]):
                 try:
-                    events.append(PartDelta(index=part_index, text=_decode_string(string), plain=True))
+                    events.append(PartDelta(index=part_index, text=decode_string(string), plain=True))
                     continue
                 except JSON_ERRORS:
                     pass

@@ -23,6 +23,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.fold import TextPieces
 from toolwire.canonical.response import Stop, Usage
+from toolwire.codec.encoding.arguments import wrap_invalid_arguments
 from toolwire.codec.encoding.hosted_tools import is_mcp_part
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
@@ -34,7 +35,6 @@ from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, restore_extras
 from toolwire.codec.wire.reader import tag_of
 from toolwire.protocols.anthropic.errors import encode_error
-from toolwire.protocols.anthropic.parts.calls import wrap_invalid_arguments
 from toolwire.protocols.anthropic.parts.content import encode_citation, encode_foreign_citation, encode_parts
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
 from toolwire.protocols.anthropic.response import (
@@ -355,7 +355,7 @@ class Encoder:
         if index in self._freeform_calls:
             last_delta = self._encode_delta(index, WRAPPED_INPUT_END)
         elif (text := self._unstarted_arguments.pop(index, "")).strip() not in ("", "null"):
-            last_delta = self._encode_delta(index, wrap_invalid_arguments(text).decode())
+            last_delta = self._encode_delta(index, str(wrap_invalid_arguments(text), "utf-8"))
         return last_delta + _frame(b"content_block_stop", restore_extras({"index": index}, event, FAMILY))
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:

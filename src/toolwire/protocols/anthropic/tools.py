@@ -56,6 +56,7 @@ from toolwire.codec.memo import DecodedToolsMemo
 from toolwire.codec.models.claude import refuses_forced_choice, refuses_strict
 from toolwire.codec.schema.moonshot import fit_moonshot_schema
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
+from toolwire.codec.validation import object_of
 from toolwire.codec.wire.extras import (
     collect_extras,
     encode_with_extras,
@@ -65,7 +66,7 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
+from toolwire.codec.wire.reader import Reader, decode_json, decode_members, describe_json, tag_of
 from toolwire.protocols.anthropic.computer import SINGLE_TOOL, decode_computer
 from toolwire.protocols.anthropic.fields import STRICT_SCHEMA
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
@@ -124,12 +125,12 @@ def _is_server(entry: Any) -> bool:
 def _decode_server(entry: dict[str, Any], server_index: int, toolset: dict[str, Any], toolset_index: int) -> McpServer:
     """Decode an element of `mcp_servers` together with its toolset; the indices locate both in the request."""
     server_path, toolset_path = f"/mcp_servers/{server_index}", f"/tools/{toolset_index}"
-    configuration = _object_or_empty(entry.get("tool_configuration"))
+    configuration = object_of(entry.get("tool_configuration"))
     names, unportable = _allowed_tools(toolset)
     read_paths = [f"{server_path}/{key}" for key in _SERVER_FIELDS] + [
         f"{toolset_path}/{key}" for key in _TOOLSET_FIELDS
     ]
-    read_paths += [f"{toolset_path}/configs/{name}/enabled" for name in _object_or_empty(toolset.get("configs"))]
+    read_paths += [f"{toolset_path}/configs/{name}/enabled" for name in object_of(toolset.get("configs"))]
     read_paths += [f"{toolset_path}/tools/{tool_index}/name" for tool_index in range(len(toolset.get("tools") or ()))]
     if configuration.get("enabled") is False:
         unportable = TOOLS_RESTRICTED
@@ -153,10 +154,10 @@ def _allowed_tools(toolset: dict[str, Any]) -> tuple[tuple[str, ...] | None, str
 
     The second value is the reason why the restriction has no equivalent elsewhere, None if it has one.
     """
-    enabled_by_default = _object_or_empty(toolset.get("default_config")).get("enabled", True)
+    enabled_by_default = object_of(toolset.get("default_config")).get("enabled", True)
     enabled_tools = {
-        name: _object_or_empty(config).get("enabled", enabled_by_default)
-        for name, config in _object_or_empty(toolset.get("configs")).items()
+        name: object_of(config).get("enabled", enabled_by_default)
+        for name, config in object_of(toolset.get("configs")).items()
     }
     listed_tools = toolset.get("tools")
     if listed_tools is not None:
@@ -167,11 +168,6 @@ def _allowed_tools(toolset: dict[str, Any]) -> tuple[tuple[str, ...] | None, str
     if not enabled_by_default:
         return tuple([name for name, is_enabled in enabled_tools.items() if is_enabled]), None
     return None, None if all(enabled_tools.values()) else TOOLS_RESTRICTED
-
-
-def _object_or_empty(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
 
 
 # ---- MCP connector: encode
@@ -229,7 +225,6 @@ _CLIENT_TOOLS = ("bash", "text_editor", "memory", "computer", "computer_toolset"
 
 _decode_typed_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _tools_memo = DecodedToolsMemo[Tool]()
 
 # ---- decode
@@ -258,8 +253,8 @@ def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
         kind = tag_of(raw)
         if kind is not None and kind != "custom":
             return _decode_native(raw, kind, path)
-        if kind is None and bytes(raw)[:1] == b"{" and "type" in _decode_members(raw):
-            raise DecodeError(FAMILY, f"{path}/type", "a string", describe_json(_decode_members(raw)["type"])) from None
+        if kind is None and bytes(raw)[:1] == b"{" and "type" in decode_members(raw):
+            raise DecodeError(FAMILY, f"{path}/type", "a string", describe_json(decode_members(raw)["type"])) from None
         shape = _read_tool(raw, path)
     if shape.type not in (UNSET, "custom"):
         return _decode_native(raw, str(shape.type), path)
@@ -287,7 +282,7 @@ def _decode_function(shape: ToolShape) -> FunctionTool:
 def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
     """Decode a tool that Anthropic defines, whose type ends with a version date."""
     kind, date = _VERSION_SUFFIX.sub("", kind), kind[-8:]
-    name = _decode_members(raw).get("name")
+    name = decode_members(raw).get("name")
     if name is not None and bytes(name)[:1] != b'"':
         raise DecodeError(FAMILY, f"{path}/name", "a string", describe_json(name))
     return NativeTool(
@@ -464,7 +459,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
     if plan.same_protocol:
         return tool.parameters
     try:
-        members = _decode_members(tool.parameters)
+        members = decode_members(tool.parameters)
     except msgspec.DecodeError:
         plan.report.dropped(path, "parameters", "not an object schema")
         return EMPTY_SCHEMA

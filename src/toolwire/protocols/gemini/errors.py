@@ -10,7 +10,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, validate_json
+from toolwire.codec.wire.reader import Reader, decode_elements, validate_json
 from toolwire.protocols.gemini.wire import FAMILY, ErrorBodyShape, ErrorShape
 
 ERROR_KINDS: dict[str, ErrorKind] = {
@@ -50,7 +50,6 @@ _CONTEXT_OVERFLOW = re.compile(r"input token count .*exceeds the maximum", re.IG
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
 
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
@@ -63,7 +62,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     data: bytes | Raw = validate_json(body, FAMILY)
     if bytes(data)[:1] == b"[":
         # The streaming endpoint wraps its error in a list of one.
-        elements = _decode_elements(data)
+        elements = decode_elements(data)
         if len(elements) != 1:
             raise DecodeError(
                 FAMILY, "", "an error object or a list with one error", f"a list with {len(elements)} elements"
@@ -124,8 +123,6 @@ def encode_error(error: ApiError) -> EncodedBody:
         return EncodedBody([body], report)
     restore_extras(body, error, FAMILY)
     if not same_protocol:
-        for field in ("code", "param", "request_id"):
-            if getattr(error, field) is not None:
-                report.dropped((), field)
+        report.dropped_fields((), error, "code", "param", "request_id")
     report.report_foreign_extras(error, (FAMILY,))
     return EncodedBody(body, report)

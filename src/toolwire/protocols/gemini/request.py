@@ -12,11 +12,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Continuation, Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import use_target_tool
+from toolwire.codec.encoding.fallbacks import report_message_fields
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
@@ -366,11 +367,7 @@ def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's request that Gemini does not have."""
     for index, message in enumerate(request.messages):
-        if message.id is None and message.name is None and message.status is None and message.phase is None:
-            if message.clear_at is not None:
-                plan.report.dropped(("messages", index), "clear_at")
-        else:
-            _report_message(message, index, plan)
+        report_message_fields(message, ("messages", index), plan.report, "name", "id", "status", "phase", "clear_at")
     state = request.continuation
     if state is not None:
         if state.id is not None and state.kind != "cache":
@@ -381,18 +378,6 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
         plan.report.dropped((), "end_user", "the target has no end-user id")
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target caches automatically")
-
-
-def _report_message(message: Message, index: int, plan: EncodingPlan) -> None:
-    """Report as losses the fields of another protocol's message that Gemini does not have."""
-    for field in ("name", "id", "status", "phase", "clear_at"):
-        if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-            plan.report.dropped(("messages", index), field)
-
-
-def is_call_id(message: Message) -> bool:
-    """Check whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
-    return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
 class CountRequest(Struct):

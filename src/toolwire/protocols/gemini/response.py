@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_message_fields, report_stop
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
@@ -30,7 +30,7 @@ from toolwire.protocols.gemini.parts.content import encode_parts
 from toolwire.protocols.gemini.parts.grounding import decode_grounding, encode_grounding
 from toolwire.protocols.gemini.parts.messages import decode_content, encode_content
 from toolwire.protocols.gemini.parts.signatures import move_signatures
-from toolwire.protocols.gemini.request import ID_AND_NAME_RULES, is_call_id
+from toolwire.protocols.gemini.request import ID_AND_NAME_RULES
 from toolwire.protocols.gemini.wire import (
     FAMILY,
     CandidateShape,
@@ -333,7 +333,7 @@ def _encode_candidate(candidate: Candidate, number: int, plan: EncodingPlan) -> 
         all_parts: list[LocatedPart] = []
         for index, message in enumerate(candidate.messages):
             all_parts += _locate_parts(message, (*path, "messages", index))
-            report_message(message, (*path, "messages", index), plan)
+            report_message_fields(message, (*path, "messages", index), plan.report, "id", "status", "phase", "name")
         parts: list[Any] = []
         cited_texts: list[tuple[int, Text]] = []
         for located_part in move_signatures(all_parts):
@@ -355,15 +355,6 @@ def _locate_parts(message: Message, path: SourcePath) -> list[LocatedPart]:
     return [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
 
 
-def report_message(message: Any, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report as losses the fields of another protocol's message that Gemini does not have."""
-    for field in ("id", "status", "phase", "name"):
-        if getattr(message, field) is not None:
-            if field == "id" and isinstance(message, Message) and is_call_id(message):
-                continue
-            plan.report.dropped(path, field)
-
-
 def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int | None:
     """Encode a stop reason as `finishReason`."""
     if stop is None:
@@ -375,10 +366,7 @@ def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int
         return stop.raw
     finish_reason = WIRE_STOPS[stop.reason]
     path: SourcePath = ("candidates", number, "stop")
-    if stop.reason not in _EXACT_STOPS:
-        report_stop_reason(stop, path, finish_reason, "STOP", plan.report)
-    if stop.sequence is not None:
-        plan.report.dropped(path, "sequence")
+    report_stop(stop, path, finish_reason, plan.report, exact=_EXACT_STOPS, finished="STOP")
     return finish_reason
 
 

@@ -252,11 +252,9 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
     for name, wire in _SAMPLING_FIELDS.items():
         if (value := getattr(sampling, name)) is not None:
             out[wire] = value
-    if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < 1:
-        plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
-        out["max_output_tokens"] = 1
-    elif sampling.max_tokens is not None:
-        out["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
+    if sampling.max_tokens is not None:
+        reason = "the target generates at least one token"
+        out["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan, 1, reason)
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
     if sampling.stop is not None:
@@ -372,9 +370,7 @@ def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> 
         dialect = schema_dialect(plan)
         name = "response_schema" if dialect is OPENAPI else "response_json_schema"
         out[name] = fit_and_report(output.schema, dialect, plan.report, ("output",), "schema")
-    for name in ("name", "description", "verbosity"):
-        if getattr(output, name) is not None:
-            plan.report.dropped(("output",), name)
+    plan.report.dropped_fields(("output",), output, "name", "description", "verbosity")
     if output.strict is False:
         plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 

@@ -39,7 +39,7 @@ from toolwire.protocols.gemini.parts.grounding import encode_grounding
 from toolwire.protocols.gemini.parts.messages import encode_content
 from toolwire.protocols.gemini.parts.signatures import MOVED_SIGNATURE
 from toolwire.protocols.gemini.request import ID_AND_NAME_RULES
-from toolwire.protocols.gemini.response import BLOCKED_FORM, encode_created, encode_stop, encode_usage, report_message
+from toolwire.protocols.gemini.response import BLOCKED_FORM, encode_created, encode_stop, encode_usage
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, FeedbackShape, PartShape
 
 _encode_json = msgspec.json.Encoder().encode
@@ -190,7 +190,7 @@ class Encoder:
         self._messages.setdefault(event.candidate, event)
         if not self._plan.same_protocol:
             path = ("candidates", event.candidate, "messages", event.message)
-            report_message(event, path, self._plan)
+            self._plan.report.dropped_fields(path, event, "id", "status", "phase", "name")
         return b""
 
     def _start_part(self, event: PartStart) -> bytes:

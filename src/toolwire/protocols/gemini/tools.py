@@ -47,7 +47,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, describe_json, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_elements, describe_json, escape_pointer
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.calls import is_before_gemini_3
 from toolwire.protocols.gemini.settings import decode_schema, schema_dialect
@@ -96,8 +96,6 @@ _EXCLUSION_NAMES = {
 }
 
 _read_declaration = Reader[DeclarationShape](DeclarationShape, FAMILY).read
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class NamePlan(ToolNamePlan):
@@ -138,7 +136,7 @@ def decode_tools(tools: Any, location: str) -> tuple[tuple[Tool, ...] | None, tu
             elif bytes(value)[:1] == b"[":
                 decoded += [
                     _decode_native(name, element, f"{path}/{escape_pointer(name)}/{number}", index, _LIST_FORM)
-                    for number, element in enumerate(_decode_elements(value))
+                    for number, element in enumerate(decode_elements(value))
                 ]
             else:
                 decoded.append(_decode_native(name, value, f"{path}/{escape_pointer(name)}", index))
@@ -155,7 +153,7 @@ def _decode_functions(  # noqa: PLR0917
     If the list is empty or null, append a token for it to `wire_form` instead.
     """
     try:
-        declarations = _decode_elements(value)
+        declarations = decode_elements(value)
     except msgspec.DecodeError:
         if bytes(value) != b"null":
             raise DecodeError(FAMILY, path, "an array", describe_json(value)) from None

@@ -9,6 +9,7 @@ from toolwire.canonical.errors import ApiError, ErrorKind
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
+from toolwire.codec.surface import STATUS_KINDS
 from toolwire.codec.wire.extras import (
     as_dict,
     collect_extras,
@@ -42,20 +43,6 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "unavailable": "overloaded",
     "overloaded": "overloaded",
     "deadline_exceeded": "timeout",
-}
-STATUS_KINDS: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    409: "conflict",
-    413: "too_large",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
 }
 ERROR_CODES: dict[ErrorKind, str] = {
     "invalid_request": "invalid_argument",
@@ -181,9 +168,7 @@ def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
     """Encode the error inside a failed interaction."""
     if plan.same_protocol and _ERROR_FORM in error.wire_form:
         return encode_with_extras(_encode_shape(error), error, FAMILY)
-    for field in ("code", "param", "raw"):
-        if getattr(error, field) is not None:
-            plan.report.dropped(("error",), field)
+    plan.report.dropped_fields(("error",), error, "code", "param", "raw")
     return {"code": ERROR_CODES[error.kind], "message": error.message}
 
 

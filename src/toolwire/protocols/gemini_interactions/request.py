@@ -7,10 +7,11 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Text, ToolCall, ToolChange
+from toolwire.canonical.content import Text, ToolChange
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.fallbacks import report_message_fields
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules, report_tool_change
@@ -285,15 +286,8 @@ def _system_texts(request: Request, lifted_count: int, plan: StepPlan) -> list[t
 def _report_unsupported(request: Request, plan: StepPlan) -> None:
     """Report as losses the fields of another protocol's request that the Interactions API does not have."""
     for index, message in enumerate(request.messages):
-        for field in ("name", "id", "status", "phase", "clear_at"):
-            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-                plan.report.dropped(("messages", index), field)
+        report_message_fields(message, ("messages", index), plan.report, "name", "id", "status", "phase", "clear_at")
     if request.end_user is not None:
         plan.report.dropped((), "end_user")
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target caches automatically")
-
-
-def is_call_id(message: Message) -> bool:
-    """Check whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
-    return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)

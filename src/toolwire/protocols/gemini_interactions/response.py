@@ -10,7 +10,7 @@ from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import ApiError, DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_message_fields, report_stop
 from toolwire.codec.encoding.hosted_tools import parse_json, report_hosted_counts
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
@@ -28,7 +28,7 @@ from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestam
 from toolwire.protocols.gemini_interactions.errors import decode_failure, encode_failure
 from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.parts.messages import decode_response_steps, encode_parts, encode_step
-from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES, is_call_id
+from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ErrorShape, ResponseShape, UsageShape
 
 CANONICAL_STOPS: dict[str, StopReason] = {
@@ -267,9 +267,7 @@ def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:
     located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if plan.same_protocol:
         return [encode_step(message, located_parts, plan)]
-    for field in ("id", "name", "status", "phase"):
-        if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-            plan.report.dropped(path, field)
+    report_message_fields(message, path, plan.report, "id", "name", "status", "phase")
     return encode_parts(located_parts, plan, is_output=True)
 
 
@@ -317,10 +315,8 @@ def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], p
         body["status"] = status if status in RUNNING_STATUSES else "completed"
         return
     body["status"] = WIRE_STOPS[stop.reason]
-    if stop.reason not in _EXACT_STOPS:
-        report_stop_reason(stop, ("candidates", 0, "stop"), body["status"], "completed", plan.report)
-    if stop.sequence is not None:
-        plan.report.dropped(("candidates", 0, "stop"), "sequence")
+    path = ("candidates", 0, "stop")
+    report_stop(stop, path, body["status"], plan.report, exact=_EXACT_STOPS, finished="completed")
 
 
 def encode_usage(usage: Usage, plan: StepPlan) -> Any:

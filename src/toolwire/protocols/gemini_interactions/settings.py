@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import fit_output_limit, report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import fit_output_limit, report_sampling, report_thinking_visibility
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import (
@@ -19,7 +19,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, tag_of
+from toolwire.codec.wire.reader import Reader, decode_elements, tag_of
 from toolwire.protocols.gemini_interactions.wire import FAMILY, GenerationShape, RequestShape, TextFormatShape
 from toolwire.protocols.vendors.google.request import JSON_SCHEMA
 
@@ -38,7 +38,6 @@ _NAME_FORM = "gemini-interactions:name:"
 _LABEL = re.compile(r"[\w-]{0,63}")
 
 _read_format = Reader[TextFormatShape](TextFormatShape, FAMILY).read
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -101,7 +100,7 @@ def _decode_formats(raw: Raw) -> tuple[OutputFormat | None, dict[str, Raw]]:
 
     Without exactly one text format, return None and the whole list.
     """
-    formats = _decode_elements(raw)
+    formats = decode_elements(raw)
     text_indices = [index for index, element in enumerate(formats) if tag_of(element) == "text"]
     if len(text_indices) != 1:
         return None, {"response_format": raw}
@@ -153,20 +152,15 @@ def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan
     if sampling is None:
         return
     if sampling.max_tokens is not None:
-        if not plan.same_protocol and sampling.max_tokens < 1:
-            plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
-            config["max_output_tokens"] = 1
-        else:
-            config["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
+        reason = "the target generates at least one token"
+        config["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan, 1, reason)
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
             config[name] = value
     if sampling.stop is not None and (sampling.stop or plan.same_protocol):
         config["stop_sequences"] = list(sampling.stop)
-    for name in ("top_k", "n", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
-        value = getattr(sampling, name)
-        if value is not None and not (name == "n" and value == 1):
-            plan.report.dropped(("sampling",), name)
+    missing = ("top_k", "n", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs")
+    report_sampling(sampling, plan.report, *missing)
 
 
 def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: EncodingPlan) -> None:
@@ -213,9 +207,7 @@ def encode_output(request: Request, plan: EncodingPlan) -> Any:
         return UNSET
     if plan.same_protocol:
         return _encode_same_protocol_output(output, request)
-    for name in ("name", "description", "verbosity"):
-        if getattr(output, name) is not None:
-            plan.report.dropped(("output",), name)
+    plan.report.dropped_fields(("output",), output, "name", "description", "verbosity")
     if output.strict is False:
         plan.report.approximated(("output",), "strict", "the target always enforces the schema")
     if output.kind is None:

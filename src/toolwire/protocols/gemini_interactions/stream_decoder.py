@@ -38,7 +38,7 @@ from toolwire.canonical.fold import TextPieces
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import collect_extras, merge_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, UnknownVariant
+from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_members
 from toolwire.protocols.gemini_interactions.errors import decode_error
 from toolwire.protocols.gemini_interactions.parts.content import decode_annotation, decode_block, decode_signature
 from toolwire.protocols.gemini_interactions.parts.messages import (
@@ -138,7 +138,6 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode_typed = msgspec.json.Decoder(FrameUnion).decode
 _read_frame = Reader[Any](FrameUnion, FAMILY).read
 _read_content = Reader[Any](ContentUnion, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Decoder:
@@ -307,7 +306,7 @@ class Decoder:
         message = decode_response_step(raw, "/step")
         number, self._message_count, self._last_index = self._message_count, self._message_count + 1, index
         only = message.parts[0] if len(message.parts) == 1 and message.parts[0].at == "" else None
-        step = self._steps[index] = OpenStep(number, only, _decode_members(raw))
+        step = self._steps[index] = OpenStep(number, only, decode_members(raw))
         form = message.wire_form + extras_and_form.get("wire_form", ())
         if index != number:
             form = (*form, f"{INDEX_FORM}{index}")
@@ -452,7 +451,7 @@ class Decoder:
     def _collect_delta(self, open_step: OpenStep, delta: Any) -> None:
         """Store a delta that holds a complete field of the step."""
         if isinstance(delta, UnknownVariant):
-            open_step.members |= {name: raw for name, raw in _decode_members(delta.body).items() if name != "type"}
+            open_step.members |= {name: raw for name, raw in decode_members(delta.body).items() if name != "type"}
         elif isinstance(delta, ArgumentsDelta):
             open_step.pieces.append(delta.arguments)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
@@ -30,6 +29,7 @@ from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import restore_extras
+from toolwire.codec.wire.reader import decode_members
 from toolwire.protocols.gemini_interactions.errors import encode_event, is_event
 from toolwire.protocols.gemini_interactions.response import (
     RUNNING_STATUSES,
@@ -44,7 +44,6 @@ from toolwire.protocols.gemini_interactions.stream_part_encoder import StreamSte
 from toolwire.protocols.gemini_interactions.wire import FAMILY
 
 _encode_json = msgspec.json.Encoder().encode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _STREAM_END = b"event: done\ndata: [DONE]\n\n"
 
 
@@ -151,7 +150,7 @@ class Encoder:
         if not self._plan.same_protocol or not event.extras or "frame" not in event.extras.get(FAMILY, {}):
             return b""
         body = event.extras[FAMILY]["frame"]
-        kind = msgspec.json.decode(_decode_members(body)["event_type"], type=str)
+        kind = msgspec.json.decode(decode_members(body)["event_type"], type=str)
         return encode_sse_frame(bytes(body), kind.encode())
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:

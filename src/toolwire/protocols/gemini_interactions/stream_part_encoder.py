@@ -65,9 +65,7 @@ class StreamStepEncoder:
         self._messages[event.message] = event
         if not self.plan.same_protocol:
             path = ("candidates", 0, "messages", event.message)
-            for field in ("id", "name", "status", "phase"):
-                if getattr(event, field) is not None:
-                    self.plan.report.dropped(path, field)
+            self.plan.report.dropped_fields(path, event, "id", "name", "status", "phase")
         return b""
 
     def end_message(self, event: MessageEnd) -> bytes:

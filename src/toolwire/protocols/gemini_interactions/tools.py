@@ -88,7 +88,6 @@ HOSTED_TOOLS = HostedToolNames(
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode
 

@@ -2,35 +2,21 @@
 
 import re
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.surface import STATUS_KINDS
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import decode_json, describe_json, validate_json
+from toolwire.codec.wire.reader import decode_json, decode_members, describe_json, validate_json
 from toolwire.protocols.ollama.wire import FAMILY
 
 ERROR_FORM = "ollama:error"
 RAW_ERROR = "ollama:error:raw"
 NO_ERROR = "ollama:absent:error"
 
-_STATUS_KINDS: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    413: "too_large",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
-}
 # The message is more specific than the status, and streams have no status.
 _MESSAGE_KINDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
     (re.compile(r"exceeds? (the )?(available |maximum )?context|context length"), "context_length"),
@@ -41,8 +27,6 @@ _MESSAGE_KINDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
     (re.compile(r" is required$|does not support|must be|^missing request body|^invalid "), "invalid_request"),
 )
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-
 
 # ---- decode
 
@@ -52,12 +36,12 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     raw = validate_json(body, FAMILY)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
-    members = _decode_members(raw)
+    members = decode_members(raw)
     if "error" not in members:
         form = (ERROR_FORM, NO_ERROR)
         extras = {FAMILY: members} if members else None
         return ApiError(
-            kind=_STATUS_KINDS.get(status or 0, "other"), message="", status=status, extras=extras, wire_form=form
+            kind=STATUS_KINDS.get(status or 0, "other"), message="", status=status, extras=extras, wire_form=form
         )
     error = decode_error_value(members.pop("error"), status)
     return replace(error, extras={FAMILY: members}) if members else error
@@ -80,7 +64,7 @@ def _error_kind(message: str, status: int | None) -> ErrorKind:
             return kind
     if status is None:
         return "other"
-    return _STATUS_KINDS.get(status, "server" if status >= 500 else "other")
+    return STATUS_KINDS.get(status, "server" if status >= 500 else "other")
 
 
 # ---- encode
@@ -100,9 +84,9 @@ def encode_error_value(error: ApiError, path: SourcePath, report: LossReport) ->
     """Encode the value of `error`; report as losses the fields that Ollama does not have."""
     if ERROR_FORM in error.wire_form:
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
-    for field in ("raw", "code", "param"):
-        if getattr(error, field) is not None:
-            report.dropped(path, field, "errors of the target have only a message and an HTTP status")
+    report.dropped_fields(
+        path, error, "raw", "code", "param", reason="errors of the target have only a message and an HTTP status"
+    )
     if error.request_id is not None:
         report.dropped(path, "request_id")
     return error.message

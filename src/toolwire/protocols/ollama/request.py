@@ -11,6 +11,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.fallbacks import report_continuation
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
@@ -192,18 +193,9 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's request that Ollama does not have."""
-    for field in ("end_user", "tier", "labels"):
-        if getattr(request, field) is not None:
-            plan.report.dropped((), field)
+    plan.report.dropped_fields((), request, "end_user", "tier", "labels")
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target has no cache marks")
-    continuation = request.continuation
-    if continuation is not None:
-        if continuation.id is not None:
-            plan.report.dropped(("continuation",), "id", "the target does not store conversations")
-        if continuation.store:
-            plan.report.dropped(("continuation",), "store", "the target does not store responses")
-        if continuation.background:
-            plan.report.dropped(("continuation",), "background")
+    report_continuation(request, plan.report, "the target does not store conversations")
     for index, message in enumerate(request.messages):
         report_message(message, ("messages", index), plan)

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_stop
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
@@ -243,10 +243,7 @@ def encode_stop(stop: Stop | None, plan: EncodingPlan) -> str | None:
         return stop.raw
     reason = WIRE_STOPS.get(stop.reason, "stop")
     path: SourcePath = ("candidates", 0, "stop")
-    if stop.reason not in _EXACT_STOPS:
-        report_stop_reason(stop, path, reason, "stop", plan.report)
-    if stop.sequence is not None:
-        plan.report.dropped(path, "sequence")
+    report_stop(stop, path, reason, plan.report, exact=_EXACT_STOPS, finished="stop")
     return reason
 
 

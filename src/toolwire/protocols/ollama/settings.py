@@ -166,9 +166,7 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
         body["format"] = "json"
     elif output.kind == "json_schema":
         body["format"] = "json" if output.schema is None else _encode_schema(output.schema, plan)
-    for field in ("name", "description", "verbosity"):
-        if getattr(output, field) is not None:
-            plan.report.dropped(("output",), field)
+    plan.report.dropped_fields(("output",), output, "name", "description", "verbosity")
     if output.strict is False:
         plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 

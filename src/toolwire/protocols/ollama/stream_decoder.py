@@ -33,7 +33,7 @@ from toolwire.canonical.events import (
 from toolwire.codec.framing import LineSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import collect_extras, merge_extras
-from toolwire.codec.wire.reader import Reader, validate_json
+from toolwire.codec.wire.reader import Reader, decode_elements, validate_json
 from toolwire.protocols.ollama.errors import decode_error
 from toolwire.protocols.ollama.parts.calls import decode_call
 from toolwire.protocols.ollama.parts.content import decode_image
@@ -45,7 +45,6 @@ END_FORM = "ollama:ended:"
 
 _line_reader = Reader[ResponseShape](ResponseShape, FAMILY)
 _decode_typed = msgspec.json.Decoder(ResponseShape).decode
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
 _NULL = b"null"
 _EMPTY_PARTS: dict[str, Part] = {
     "text": Text(text="", at="/content"),
@@ -223,7 +222,7 @@ class Decoder:
         self._seen_extras[name] = bytes(value)
         if name == "logprobs" and name in self._late_extras:
             with suppress(msgspec.DecodeError):  # if they are no lists, the last value wins
-                value = Raw(msgspec.json.encode(_decode_array(self._late_extras[name]) + _decode_array(value)))
+                value = Raw(msgspec.json.encode(decode_elements(self._late_extras[name]) + decode_elements(value)))
         self._late_extras[name] = value
 
     # ---- the end

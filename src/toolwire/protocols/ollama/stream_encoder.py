@@ -30,6 +30,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.fold import TextPieces
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Usage
+from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
@@ -40,7 +41,6 @@ from toolwire.codec.wire.extras import restore_extras
 from toolwire.protocols.ollama.errors import encode_error
 from toolwire.protocols.ollama.parts.calls import encode_call
 from toolwire.protocols.ollama.parts.content import ImageData, encode_parts
-from toolwire.protocols.ollama.parts.messages import report_reasoning
 from toolwire.protocols.ollama.request import ID_AND_NAME_RULES
 from toolwire.protocols.ollama.response import encode_created, encode_stop, encode_usage
 from toolwire.protocols.ollama.stream_decoder import END_FORM
@@ -176,9 +176,7 @@ class Encoder:
     def _start_message(self, event: MessageStart) -> bytes:
         """Encode the extras of an Ollama message; report as losses the fields that Ollama does not have."""
         if not self._plan.same_protocol:
-            for field in ("id", "name", "phase"):
-                if getattr(event, field) is not None:
-                    self.report.dropped(("candidates", 0, "messages", event.message), field)
+            self.report.dropped_fields(("candidates", 0, "messages", event.message), event, "id", "name", "phase")
         extras = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
         return self._encode_line({}, extras) if extras else b""
 

@@ -32,7 +32,6 @@ from toolwire.protocols.ollama.wire import FAMILY, FunctionShape, RequestShape, 
 NO_TYPE = "ollama:absent:type"
 
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 # ---- decode

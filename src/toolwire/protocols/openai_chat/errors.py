@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.surface import STATUS_KINDS
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, decode_json, describe_json, validate_json
+from toolwire.codec.wire.reader import Reader, decode_json, decode_members, describe_json, validate_json
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.wire import FAMILY, ErrorShape, ResponseChoiceShape
 from toolwire.protocols.vendors.openai import (
@@ -21,7 +21,6 @@ from toolwire.protocols.vendors.openai import (
     MISALIGNMENT_FIELDS,
     OPENAI_ERROR_FORM,
     SHARED_FAMILY,
-    STATUS_KINDS,
     encode_error_type,
     move_shared_extras,
     restore_error,
@@ -52,7 +51,6 @@ _BARE_ERROR_NAMES = tuple(
 )
 
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 # ---- decode
@@ -63,7 +61,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     raw = validate_json(body, FAMILY)
     if bytes(raw).lstrip()[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
-    members = _decode_members(raw)
+    members = decode_members(raw)
     if "error" not in members:
         return _decode_bare_error(members, status)
     error = decode_error_object(members.pop("error"), status)

@@ -21,7 +21,7 @@ from toolwire.codec.validation import (
     value_at,
     word_set,
 )
-from toolwire.protocols.vendors.openai import check_length, check_schema, openai_error_wording
+from toolwire.protocols.vendors.openai import check_count, check_length, check_name, check_schema, openai_error_wording
 
 ERROR_WORDING = openai_error_wording("openai-chat")
 
@@ -91,7 +91,6 @@ _CALLS = parse_shapes("function - name!:string arguments!:string", "custom - nam
 _GRAMMAR = parse_fields("syntax!=lark|regex definition!:string")
 _FORMAT = parse_fields("type!~text|json_object|json_schema json_schema:object")
 _JSON_SCHEMA = parse_fields("name!:string schema:object strict:boolean description:string")
-_NAME = re.compile("[a-zA-Z0-9_-]+")
 # Fields of other protocols are errors. Other unknown fields may belong to a newer API version.
 _FOREIGN_FIELDS = word_set(
     "max_output_tokens input instructions previous_response_id stop_sequences top_k system thinking text include "
@@ -118,7 +117,7 @@ def check_fields(body: JsonObject) -> Findings:
             yield ERROR_WORDING.finding("field-range", (name,), message)
     for name, max_length in _LENGTHS.items():
         yield from check_length(ERROR_WORDING, (name,), body.get(name), max_length)
-    yield from check_count(("stop",), body.get("stop"), 4)
+    yield from check_count(ERROR_WORDING, ("stop",), len(list_of(body.get("stop"))), 4)
     for name, label in object_of(body.get("metadata")).items():
         yield from check_length(ERROR_WORDING, ("metadata", name), name, 64)
         yield from check_length(ERROR_WORDING, ("metadata", name), label, 512)
@@ -126,22 +125,6 @@ def check_fields(body: JsonObject) -> Findings:
         message = "Invalid 'metadata': too many properties. Expected an object with at most 16 properties."
         yield ERROR_WORDING.finding("field-long", ("metadata",), message)
     yield from _check_format(object_of(body.get("response_format")))
-
-
-def check_count(path: JsonPath, value: object, limit: int) -> Findings:
-    """Check the length of an array."""
-    count = len(list_of(value))
-    if count > limit:
-        message = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
-        yield ERROR_WORDING.finding("field-long", path, f"{message}but got an array with length {count} instead.")
-
-
-def check_name(path: JsonPath, name: object) -> Findings:
-    """Check length and characters of the name of a tool or schema."""
-    yield from check_length(ERROR_WORDING, path, name, 64)
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        message = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
-        yield ERROR_WORDING.finding("name-pattern", path, message + "'^[a-zA-Z0-9_-]+$'.")
 
 
 def check_message(path: JsonPath, message: JsonObject) -> Findings:
@@ -202,7 +185,7 @@ def _check_tagged(
     if tag in table:
         yield from ERROR_WORDING.check_fields(path, value, parse_fields(f"{tag}!:object"))
         yield from ERROR_WORDING.check_fields((*path, tag), value.get(tag), table[tag][1])
-        yield from check_name((*path, tag, "name"), value_at(value, tag, "name"))
+        yield from check_name(ERROR_WORDING, (*path, tag, "name"), value_at(value, tag, "name"), 64)
     elif tag:
         message = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(table)}."
         level: Level = "error" if tag in _FOREIGN_TAGS else "warning"
@@ -228,7 +211,7 @@ def _check_format(response_format: JsonObject) -> Findings:
     if response_format.get("type") == "json_schema" and json_schema is None:
         yield ERROR_WORDING.finding("field-missing", at, "Missing required parameter: '{at}'.")
     yield from ERROR_WORDING.check_fields(at, json_schema, _JSON_SCHEMA)
-    yield from check_name((*at, "name"), value_at(json_schema, "name"))
+    yield from check_name(ERROR_WORDING, (*at, "name"), value_at(json_schema, "name"), 64)
     strict, context = (
         value_at(json_schema, "strict") is True,
         f"response_format '{text_of(value_at(json_schema, 'name'))}'",

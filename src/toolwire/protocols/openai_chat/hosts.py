@@ -20,6 +20,7 @@ from toolwire.codec.hosts.profile import matches_model, rule_for
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.moonshot import fit_moonshot_schema, keyword_dialect
 from toolwire.codec.schema.rewriter import fit_and_report
+from toolwire.codec.wire.reader import decode_members
 from toolwire.protocols.openai_chat.parts.messages import encode_turn
 from toolwire.protocols.openai_chat.wire import TextPart
 
@@ -28,7 +29,6 @@ DEFAULT_TOOLS = OPENAI.tools
 
 _ACKNOWLEDGEMENT = "OK."
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 FIELD_LOCATIONS: FieldLocations = {
     "metadata": ((), "labels"),
     "service_tier": ((), "tier"),
@@ -142,7 +142,7 @@ def fit_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Fu
 def with_root_type(schema: Raw) -> Raw:
     """Return a parameter schema with `type: object` at its root, which some hosts require."""
     try:
-        members = _decode_members(schema)
+        members = decode_members(schema)
     except msgspec.DecodeError:
         return schema
     return schema if "type" in members else Raw(msgspec.json.encode({"type": "object", **members}))

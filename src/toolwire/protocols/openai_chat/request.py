@@ -31,7 +31,7 @@ from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.wire.extras import merge_extras, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, describe_json, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_members, describe_json, escape_pointer
 from toolwire.protocols.openai_chat.hosts import (
     DEFAULT_TOOLS,
     FIELD_LOCATIONS,
@@ -154,7 +154,6 @@ _NO_RAW_FIELDS = (UNSET,) * len(_RAW_FIELDS)
 _CACHE_OPTIONS = {"mode", "ttl"}
 _MODALITIES = ("text", "audio")
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
@@ -357,7 +356,7 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
 def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
     """Encode `prompt_cache_options` without options that only the Responses API has."""
     try:
-        members = _decode_members(options)
+        members = decode_members(options)
     except msgspec.DecodeError:
         return options
     for name in [name for name in members if name not in _CACHE_OPTIONS]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Refusal, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_stop
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, Turn, derive_response_id
@@ -416,10 +416,8 @@ def encode_stop(
     reason = WIRE_STOPS[stop.reason]
     if stop.reason == "refusal" and has_refusal:
         return "stop"
-    if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        report_stop_reason(stop, path, reason, "stop", plan.report)
-    if stop.sequence is not None:
-        plan.report.dropped(path, "sequence")
+    if not plan.same_protocol:
+        report_stop(stop, path, reason, plan.report, exact=_EXACT_STOPS, finished="stop")
     return reason
 
 

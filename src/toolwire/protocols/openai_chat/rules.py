@@ -23,6 +23,7 @@ from toolwire.codec.validation import (
     Findings,
     JsonObject,
     JsonPath,
+    list_of,
     number_of,
     object_items,
     object_of,
@@ -30,9 +31,10 @@ from toolwire.codec.validation import (
     value_at,
     word_set,
 )
-from toolwire.protocols.openai_chat.fields import ERROR_WORDING, check_count, check_fields, check_message, check_tool
+from toolwire.protocols.openai_chat.fields import ERROR_WORDING, check_fields, check_message, check_tool
 from toolwire.protocols.openai_chat.settings import MAX_TOKENS_ALIAS
 from toolwire.protocols.openai_chat.wire import FAMILY
+from toolwire.protocols.vendors.openai import check_count
 
 _finding = ERROR_WORDING.finding
 
@@ -76,7 +78,7 @@ def _check_lists(body: JsonObject, model: str) -> Findings:
         if body.get(name) == []:
             yield _finding(f"{name}-empty", (name,), f"[] is too short - '{name}'")
     for name in ("tools", "functions"):
-        yield from check_count((name,), body.get(name), 128)
+        yield from check_count(ERROR_WORDING, (name,), len(list_of(body.get(name))), 128)
     seen: set[str] = set()
     for path, tool in object_items(body.get("tools"), ("tools",)):
         name = text_of(value_at(tool, text_of(tool.get("type")), "name"))

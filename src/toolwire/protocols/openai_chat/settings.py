@@ -139,10 +139,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 def _encode_limit(sampling: Sampling, limit: int, body: dict[str, Any], plan: EncodingPlan) -> None:
     """Write the output limit under the field name that the client used or the host knows."""
-    if limit < MIN_TOKENS and not plan.same_protocol:
-        plan.report.approximated(("sampling",), "max_tokens", f"the target requires at least {MIN_TOKENS}")
-        limit = MIN_TOKENS
-    limit = fit_output_limit(limit, plan)
+    limit = fit_output_limit(limit, plan, MIN_TOKENS, f"the target requires at least {MIN_TOKENS}")
     facts = plan.target.host.output
     name = "max_completion_tokens" if plan.same_protocol else facts.limit_field
     name = "max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else name

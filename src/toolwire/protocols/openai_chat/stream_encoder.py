@@ -40,7 +40,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Usage
-from toolwire.codec.encoding.fallbacks import call_name
+from toolwire.codec.encoding.fallbacks import call_name, report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
@@ -48,7 +48,7 @@ from toolwire.codec.framing import FrameFilter, as_data_lines, encode_sse_frame,
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import JSON_ERRORS
+from toolwire.codec.wire.reader import JSON_ERRORS, decode_members
 from toolwire.protocols.openai_chat.errors import encode_error
 from toolwire.protocols.openai_chat.parts.calls import (
     LEGACY_FORM,
@@ -58,7 +58,7 @@ from toolwire.protocols.openai_chat.parts.calls import (
 )
 from toolwire.protocols.openai_chat.parts.citations import encode_citation, encode_foreign_citation
 from toolwire.protocols.openai_chat.parts.content import THINKING_FORM, encode_parts
-from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM, report_reasoning
+from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.request import ID_AND_NAME_RULES
 from toolwire.protocols.openai_chat.response import completion_id, encode_stop, encode_usage
 from toolwire.protocols.openai_chat.stream_decoder import LOGPROBS_FORM
@@ -71,7 +71,6 @@ _ENVELOPE_FIELDS = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
 )
 _EMPTY_CHOICE = Raw(b'[{"index":0,"delta":{},"finish_reason":null}]')
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def frame_filter(context: ResponseContext) -> FrameFilter | None:
@@ -89,7 +88,7 @@ def _fill_choices(chunk: bytes) -> bytes:
     if b'"delta"' in chunk or _NO_CHOICES.search(chunk) is None:
         return chunk
     try:
-        members = _decode_members(frame_data(chunk) or b"")
+        members = decode_members(frame_data(chunk) or b"")
     except JSON_ERRORS:
         return chunk
     if "choices" not in members or "error" in members:

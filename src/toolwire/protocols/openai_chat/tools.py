@@ -51,7 +51,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
+from toolwire.codec.wire.reader import Reader, decode_json, decode_members, describe_json, tag_of
 from toolwire.protocols.openai_chat.hosts import fit_allowed_choice, fit_function, limit_tools
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
@@ -83,7 +83,6 @@ HOSTED_TOOLS = HostedToolNames(
 
 # All other models reject `web_search_options`.
 _SEARCH_MODELS = re.compile(r"search")
-_decode_search_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- web search
 
@@ -102,11 +101,11 @@ def decode_search(raw: Raw, tools: tuple[Tool, ...] | None) -> NativeTool | None
 
 def _flatten_location(location: Raw) -> Raw:
     """Return `user_location` without the `approximate` object, which other protocols do not nest."""
-    members: dict[str, Any] = dict(_decode_search_members(location))
+    members: dict[str, Any] = dict(decode_members(location))
     inner = members.pop("approximate", None)
     if inner is None or bytes(inner)[:1] != b"{":
         return location
-    return Raw(msgspec.json.encode({**members, **_decode_search_members(inner)}))
+    return Raw(msgspec.json.encode({**members, **decode_members(inner)}))
 
 
 def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
@@ -127,7 +126,7 @@ def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
         if isinstance(located_tool.tool, NativeTool) and is_search(located_tool.tool, plan):
             options = encode_hosted_options(located_tool.tool, located_tool.path, HOSTED_TOOLS, plan)
             if "user_location" in options:
-                location = dict(_decode_search_members(options["user_location"]))
+                location = dict(decode_members(options["user_location"]))
                 kind = location.pop("type", "approximate")
                 options["user_location"] = {"type": kind, "approximate": location}
             return {SEARCH_FIELD: options}
@@ -141,7 +140,6 @@ _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_with_exactnes
 _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_with_exactness
 _read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_with_exactness
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _tools_memo = DecodedToolsMemo[Tool]()
 _encoded_tools_memo = EncodedToolsMemo()
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
@@ -170,7 +168,7 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
     kind = tag_of(raw)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, path, "an object", describe_json(raw))
-    members = _decode_members(raw) if kind is None else {}
+    members = decode_members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
         shape, plain = _read_function_tool(raw, path)
         if plain and shape.type == "function" and _has_no_nulls(shape.function):

@@ -9,6 +9,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
+from toolwire.codec.surface import STATUS_KINDS
 from toolwire.codec.wire.extras import as_dict, collect_extras, none_to_unset, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import Reader, decode_json, escape_pointer
 from toolwire.protocols.openai_responses.wire import ECHO_FAMILY, FAMILY, ErrorShape
@@ -19,7 +20,6 @@ from toolwire.protocols.vendors.openai import (
     MISALIGNMENT_FIELDS,
     OPENAI_ERROR_FORM,
     SHARED_FAMILY,
-    STATUS_KINDS,
     encode_error_type,
     move_shared_extras,
     restore_error,

@@ -20,7 +20,7 @@ from toolwire.codec.validation import (
     value_at,
     word_set,
 )
-from toolwire.protocols.vendors.openai import check_length, check_schema, openai_error_wording
+from toolwire.protocols.vendors.openai import NAME, check_length, check_name, check_schema, openai_error_wording
 
 ERROR_WORDING = openai_error_wording("openai-responses")
 
@@ -113,7 +113,6 @@ _FOREIGN_FIELDS = word_set(
     "system thinking output_config contents mcp_servers web_search_options prediction"
 )
 _FOREIGN_TAGS = word_set("text image_url image document file tool_use tool_result tool_call thinking redacted_thinking")
-_NAME = re.compile("[a-zA-Z0-9_-]+")
 _MEDIA_DATA_URL = re.compile(r"data:((?:audio|video)/[^;,]+)")
 _MEDIA_FILE_URL = re.compile(
     r"https?://[^?#]+\.(mp3|wav|ogg|flac|aac|m4a|mp4|mov|webm|mkv|avi|mpeg)([?#]|$)", re.IGNORECASE
@@ -146,21 +145,6 @@ def check_fields(body: JsonObject) -> Findings:
         yield from check_length(ERROR_WORDING, ("metadata", name), label, 512)
     yield from check_length(ERROR_WORDING, ("prompt_cache_key",), body.get("prompt_cache_key"), 64)
     yield from _check_format(("text", "format"), object_of(value_at(body, "text", "format")))
-
-
-def check_count(path: JsonPath, count: int, limit: int) -> Findings:
-    """Check the length of an array."""
-    if count > limit:
-        message = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
-        yield ERROR_WORDING.finding("field-long", path, f"{message}but got an array with length {count} instead.")
-
-
-def _check_name(path: JsonPath, name: object, max_length: int) -> Findings:
-    """Check a tool or format name."""
-    yield from check_length(ERROR_WORDING, path, name, max_length)
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        message = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
-        yield ERROR_WORDING.finding("name-pattern", path, message + "'^[a-zA-Z0-9_-]+$'.")
 
 
 def _unknown_type_finding(path: JsonPath, tag: str, supported: str) -> Findings:
@@ -212,7 +196,7 @@ def _check_id(path: JsonPath, tag: str, item_id: object, prefix: str) -> Finding
         return
     id_path = (*path, "id")
     yield from check_length(ERROR_WORDING, id_path, item_id, 64)
-    if not _NAME.fullmatch(item_id):
+    if not NAME.fullmatch(item_id):
         message = (
             f"Invalid '{{at}}': '{item_id}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
         )
@@ -252,7 +236,7 @@ def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
         return
     yield from ERROR_WORDING.check_fields(path, tool, _TOOLS[tag][1])
     if tag in ("function", "custom", "namespace"):
-        yield from _check_name((*path, "name"), tool.get("name"), 64 if tag == "namespace" else 128)
+        yield from check_name(ERROR_WORDING, (*path, "name"), tool.get("name"), 64 if tag == "namespace" else 128)
     if tag == "mcp" and not any(tool.get(name) for name in ("server_url", "connector_id", "tunnel_id")):
         message = "Missing required parameter: one of '{at}.server_url', '{at}.connector_id' or '{at}.tunnel_id'."
         yield ERROR_WORDING.finding("mcp-address", path, message)
@@ -282,6 +266,6 @@ def _check_format(path: JsonPath, tool_format: JsonObject) -> Findings:
     if tool_format.get("type") != "json_schema":
         return
     yield from ERROR_WORDING.check_fields(path, tool_format, _JSON_SCHEMA)
-    yield from _check_name((*path, "name"), tool_format.get("name"), 64)
+    yield from check_name(ERROR_WORDING, (*path, "name"), tool_format.get("name"), 64)
     strict, subject = tool_format.get("strict") is True, f"response_format '{text_of(tool_format.get('name'))}'"
     yield from check_schema(ERROR_WORDING, (*path, "schema"), tool_format.get("schema"), subject, strict=strict)

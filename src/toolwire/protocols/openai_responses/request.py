@@ -418,9 +418,7 @@ def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> Non
     """Report as losses names, ids and expiry of messages, which input items lack."""
     for index, message in enumerate(messages):
         if message.name is not None or message.id is not None or message.clear_at is not None:
-            for field in ("name", "id", "clear_at"):
-                if getattr(message, field) is not None:
-                    plan.report.dropped(("messages", index), field)
+            plan.report.dropped_fields(("messages", index), message, "name", "id", "clear_at")
 
 
 def _encode_turns(turns: list[Turn], plan: ItemPlan) -> list[Any]:

@@ -11,7 +11,7 @@ from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
-from toolwire.codec.encoding.fallbacks import report_stop_reason
+from toolwire.codec.encoding.fallbacks import report_stop
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
@@ -400,9 +400,7 @@ def encode_message(message: Message, path: SourcePath, plan: ItemPlan) -> list[A
     """Encode one message of a response as items."""
     located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if not plan.same_protocol:
-        for field in ("id", "name", "status"):
-            if getattr(message, field) is not None:
-                plan.report.dropped(path, field)
+        plan.report.dropped_fields(path, message, "id", "name", "status")
         message = Message(role="assistant", parts=(), phase=message.phase)
     return encode_items(located_parts, plan, message)
 
@@ -423,15 +421,9 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan, running
     if status in _INCOMPLETE_STATUSES and body["output"] and isinstance(last := body["output"][-1], Item):
         last.status = "incomplete"
     if stop is not None:
-        _report_stop(stop, reason or status, plan, is_exact=has_refusal or stop.reason in _EXACT_STOPS)
-
-
-def _report_stop(stop: Stop, encoded: str, plan: ItemPlan, *, is_exact: bool) -> None:
-    """Report an approximated stop reason, sent as `encoded`, and the loss of the stop sequence."""
-    if not is_exact:
-        report_stop_reason(stop, ("candidates", 0, "stop"), encoded, "completed", plan.report)
-    if stop.sequence is not None:
-        plan.report.dropped(("candidates", 0, "stop"), "sequence")
+        exact = ("refusal", *_EXACT_STOPS) if has_refusal else _EXACT_STOPS
+        path = ("candidates", 0, "stop")
+        report_stop(stop, path, reason or status, plan.report, exact=exact, finished="completed")
 
 
 def encode_status(stop: Stop | None, *, has_refusal: bool) -> tuple[str, str | None]:

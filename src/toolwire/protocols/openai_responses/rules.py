@@ -20,12 +20,12 @@ from toolwire.codec.validation import (
 )
 from toolwire.protocols.openai_responses.fields import (
     ERROR_WORDING,
-    check_count,
     check_fields,
     check_item,
     check_tool,
     item_type,
 )
+from toolwire.protocols.vendors.openai import check_count
 
 _DISPLAY_FIELDS = ("display_width", "display_height", "environment")
 
@@ -226,7 +226,7 @@ def _check_items(request: _Request) -> Findings:
 def _check_tools(request: _Request) -> Findings:
     """Check the number, names and callers of tools."""
     functions = [tool for _, tool in request.tools if tool.get("type") in ("function", "custom")]
-    yield from check_count(("tools",), len(functions), 128)
+    yield from check_count(ERROR_WORDING, ("tools",), len(functions), 128)
     has_programs = any(tool.get("type") == "programmatic_tool_calling" for _, tool in request.tools)
     seen: set[tuple[str, str]] = set()
     for path, tool in request.tools:

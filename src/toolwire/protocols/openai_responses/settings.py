@@ -11,6 +11,7 @@ from toolwire.canonical.tools import NativeTool, OutputFormat, Sampling, Thinkin
 from toolwire.codec.encoding.fallbacks import (
     NO_THINKING,
     fit_output_limit,
+    report_sampling,
     report_thinking_visibility,
     report_unsent_thinking,
 )
@@ -220,26 +221,16 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     sampling = request.sampling
     if sampling is None:
         return
-    for field, name in (
-        ("max_tokens", "max_output_tokens"),
-        ("temperature", "temperature"),
-        ("top_p", "top_p"),
-        ("top_logprobs", "top_logprobs"),
-    ):
-        if (value := getattr(sampling, field)) is not None:
+    if sampling.max_tokens is not None:
+        reason = f"the minimum of the target is {MIN_TOKENS}"
+        body["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan, MIN_TOKENS, reason)
+    for name in ("temperature", "top_p", "top_logprobs"):
+        if (value := getattr(sampling, name)) is not None:
             body[name] = value
-    if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < MIN_TOKENS:
-        plan.report.approximated(("sampling",), "max_tokens", f"the minimum of the target is {MIN_TOKENS}")
-        body["max_output_tokens"] = MIN_TOKENS
-    elif sampling.max_tokens is not None:
-        body["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan)
     remove_unsupported_sampling(body, plan)
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]
-    for name in ("top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty"):
-        value = getattr(sampling, name)
-        if value is not None and not (name == "n" and value == 1) and value != ():
-            plan.report.dropped(("sampling",), name)
+    report_sampling(sampling, plan.report, "top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty")
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:

@@ -30,7 +30,7 @@ from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
-from toolwire.codec.wire.reader import decode_json
+from toolwire.codec.wire.reader import decode_json, decode_members
 from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_error_event
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.request import ID_AND_NAME_RULES
@@ -48,7 +48,6 @@ from toolwire.protocols.openai_responses.stream_part_encoder import FrameEncoder
 from toolwire.protocols.openai_responses.wire import FAMILY
 
 _TERMINAL_STATUSES = ("completed", "incomplete", "failed")
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode_json = msgspec.json.Encoder().encode
 # Every event has a sequence number: the prefixes of the first ones are formatted once.
 _PREFIX_COUNT = 1024
@@ -168,7 +167,7 @@ class Encoder:
             return b""
         opening = b"" if event.kind == "created" else self._encode_start()
         self._has_started = True
-        body: dict[str, Any] = dict(_decode_members(event.extras[FAMILY]["frame"]))
+        body: dict[str, Any] = dict(decode_members(event.extras[FAMILY]["frame"]))
         kind = str(decode_json(body.pop("type", b'""')))
         body.pop("sequence_number", None)
         if kind == "response.output_item.added" and "output_index" in body:

@@ -50,7 +50,7 @@ from toolwire.codec.wire.extras import (
     none_to_unset,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_json, tag_of
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_json, decode_members, tag_of
 from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import FAMILY, CustomShape, FunctionShape, GrammarShape, NamespaceShape
@@ -161,7 +161,6 @@ _NULL = Raw(b"null")
 _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
 _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _tools_memo = DecodedToolsMemo[Tool]()
 
 # ---- declarations: decode
@@ -434,7 +433,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
         plan.report.added(path, "parameters", f"{plan.output_pointer}/parameters", reason)
         return EMPTY_SCHEMA
     try:
-        members = _decode_members(tool.parameters)
+        members = decode_members(tool.parameters)
     except msgspec.DecodeError:
         plan.report.dropped(path, "parameters", "the schema is not an object")
         return EMPTY_SCHEMA

@@ -117,6 +117,4 @@ def report_error(error: ApiError, path: SourcePath, report: LossReport) -> None:
     _, error_type = _ERROR_CODES[error.kind]
     if error.raw is not None and error.raw != error_type:
         report.approximated(path, "raw", f"{error.raw} sent as {error_type}")
-    for field in ("param", "request_id"):
-        if getattr(error, field) is not None:
-            report.dropped(path, field)
+    report.dropped_fields(path, error, "param", "request_id")

@@ -11,6 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
+from toolwire.codec.encoding.fallbacks import report_continuation
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.hosts import encode_user
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
@@ -18,7 +19,7 @@ from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_members, escape_pointer
 from toolwire.protocols.openai_chat import request as chat
 from toolwire.protocols.openai_chat.parts.messages import report_message
 from toolwire.protocols.openai_chat.settings import encode_output, encode_sampling
@@ -66,7 +67,6 @@ _SHARED_FIELDS = ("prompt_cache_key", "prompt_cache_options")
 _CACHE_OPTIONS = ("mode", "ttl")
 _CLAUDE = "claude"  # in the names of models that cache only by marks
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -286,15 +286,7 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: DialectPl
             report.approximated(("cache",), "ttl", f"{mark.ttl} sent as 1h")
             mark = replace(mark, ttl="1h")
         body[CACHE_FIELD] = encode_cache(mark)
-    continuation = request.continuation
-    if continuation is None:
-        return
-    if continuation.id is not None:
-        report.dropped(("continuation",), "id", "the target does not store conversations")
-    if continuation.store:
-        report.dropped(("continuation",), "store", "the target does not store responses")
-    if continuation.background:
-        report.dropped(("continuation",), "background")
+    report_continuation(request, report, "the target does not store conversations")
 
 
 def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
@@ -321,7 +313,7 @@ def _explicit_cache_options(options: Raw) -> dict[str, Raw] | None:
     Return an empty dict if another mode is requested, None if `options` is not an object.
     """
     try:
-        members = _decode_members(options)
+        members = decode_members(options)
     except msgspec.DecodeError:
         return None
     return members if members.get("mode") == Raw(b'"explicit"') else {}

@@ -12,7 +12,7 @@ from toolwire.canonical.tools import CacheMark, FunctionTool, Thinking
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.wire.extras import mark_extras_seen
-from toolwire.codec.wire.reader import decode_json
+from toolwire.codec.wire.reader import decode_json, decode_members
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.content import represented_tokens
 
@@ -20,7 +20,6 @@ REASONING_FIELD = "reasoning"
 CACHE_FIELD = "cache_control"
 CACHE_TTLS = (None, "5m", "1h")
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _REASONING_NAMES = {"effort": "effort", "budget_tokens": "max_tokens", "enabled": "enabled"}
 _REASONING_TYPES = {"effort": str, "max_tokens": int, "enabled": bool}
 
@@ -33,7 +32,7 @@ CacheNode = TypeVar("CacheNode", Text, Media, FunctionTool, Request)
 def decode_thinking(raw: Raw) -> Thinking | None:
     """Decode the `reasoning` of a request; None if nothing in it has a canonical meaning."""
     try:
-        members = _decode_members(raw)
+        members = decode_members(raw)
     except msgspec.DecodeError:
         return None
     settings: dict[str, Any] = {}
@@ -73,7 +72,7 @@ def decode_cache(node: CacheNode) -> CacheNode:
     if extras is None or node.cache is not None or (raw := extras.get(CACHE_FIELD)) is None:
         return node
     try:
-        members = _decode_members(raw)
+        members = decode_members(raw)
     except msgspec.DecodeError:
         return node
     kind, ttl = decode_json(members.pop("type", b"null")), decode_json(members.get("ttl", b"null"))

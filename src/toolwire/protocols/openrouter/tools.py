@@ -28,7 +28,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import decode_json
+from toolwire.codec.wire.reader import decode_elements, decode_json
 from toolwire.protocols.openai_chat.hosts import fit_allowed_choice
 from toolwire.protocols.openai_chat.tools import SEARCH_FORM
 from toolwire.protocols.openai_chat.tools import encode_choice as encode_chat_choice
@@ -39,7 +39,6 @@ from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
 SERVER_TOOL_PREFIX = "openrouter:"
 
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 _SEARCH_OPTIONS = {
     "max_uses": "max_uses",
@@ -109,7 +108,7 @@ def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
     Return the tools, and the indices of all other plugins.
     """
     try:
-        plugins = _decode_elements(raw)
+        plugins = decode_elements(raw)
     except msgspec.DecodeError:
         return [], []
     tools: list[NativeTool] = []

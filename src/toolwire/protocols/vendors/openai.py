@@ -4,6 +4,7 @@ It holds the wording of their validation errors, error codes, strict schemas, lo
 that depend on the model, and model lists.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,29 +27,13 @@ from toolwire.codec.wire.reader import JSON_ERRORS
 
 _encode_json = msgspec.json.Encoder().encode
 
+NAME = re.compile("[a-zA-Z0-9_-]+")
+
 SHARED_FAMILY = "openai"
 """The extras family of fields that both protocols spell the same way."""
 
 OPENAI_ERROR_FORM = "openai:error"
 """Wire-form token of an error that came as OpenAI's error object: its `type` is valid in both protocols."""
-
-STATUS_KINDS: dict[int, ErrorKind] = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "billing",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    409: "conflict",
-    413: "too_large",
-    422: "invalid_request",
-    429: "rate_limit",
-    500: "server",
-    502: "server",
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
-}
 
 ERROR_CODES: dict[str, ErrorKind] = {
     "context_length_exceeded": "context_length",
@@ -140,6 +125,21 @@ def check_length(error_wording: ErrorWording, path: JsonPath, value: object, max
     if isinstance(value, str) and len(value) > max_length:
         message = f"Invalid '{{at}}': string too long. Expected a string with maximum length {max_length}, "
         yield error_wording.finding("field-long", path, f"{message}but got a string with length {len(value)} instead.")
+
+
+def check_count(error_wording: ErrorWording, path: JsonPath, count: int, limit: int) -> Findings:
+    """Check the length of an array."""
+    if count > limit:
+        message = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
+        yield error_wording.finding("field-long", path, f"{message}but got an array with length {count} instead.")
+
+
+def check_name(error_wording: ErrorWording, path: JsonPath, name: object, max_length: int) -> Findings:
+    """Check length and characters of the name of a tool or schema."""
+    yield from check_length(error_wording, path, name, max_length)
+    if isinstance(name, str) and not NAME.fullmatch(name):
+        message = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
+        yield error_wording.finding("name-pattern", path, message + "'^[a-zA-Z0-9_-]+$'.")
 
 
 def check_schema(error_wording: ErrorWording, at: JsonPath, schema: object, subject: str, *, strict: bool) -> Findings:

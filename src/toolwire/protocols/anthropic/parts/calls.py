@@ -3,13 +3,14 @@
 import re
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Citation, HostedUse, OpaquePart, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import HostedKind, Tool, ToolRef
+from toolwire.codec.encoding.arguments import encode_object_arguments
+from toolwire.codec.encoding.fallbacks import readable_text
 from toolwire.codec.encoding.hosted_tools import (
     decode_hosted_use,
     hosted_call_as_text,
@@ -19,10 +20,10 @@ from toolwire.codec.encoding.hosted_tools import (
     parse_json,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import flatten_tool, wrap_freeform_input
+from toolwire.codec.encoding.tools import flatten_tool
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, decode_json
+from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.anthropic.tools import decode_cache, decode_tool, encode_cache, encode_tool
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
@@ -55,8 +56,7 @@ read_change = Reader[ChangeShape](ChangeShape, FAMILY).read
 _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
 _ILLEGAL = re.compile("[^a-zA-Z0-9_]")
-decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_READABLE_FIELDS = frozenset(
+READABLE_FIELDS = frozenset(
     (
         "text",
         "title",
@@ -128,7 +128,11 @@ def decode_server_result(shape: ServerResultShape) -> ToolResult:
     if shape.content is not UNSET:
         content = (
             OpaquePart(
-                protocol=FAMILY, kind="content", body=shape.content, gist=readable_text(shape.content), at="/content"
+                protocol=FAMILY,
+                kind="content",
+                body=shape.content,
+                gist=readable_text(shape.content, READABLE_FIELDS),
+                at="/content",
             ),
         )
     value = None if shape.content is UNSET else parse_json(shape.content)
@@ -185,30 +189,6 @@ def _missing_name_token(name: str | UnsetType) -> tuple[str, ...]:
     return ("anthropic:absent:name",) if name is UNSET else ()
 
 
-def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the readable strings of a JSON value, for targets that cannot use the value itself; None if none.
-
-    Text beyond `limit` characters is cut.
-    """
-    texts: list[str] = []
-
-    def walk(value: object, *, readable: bool) -> None:
-        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
-        if isinstance(value, str) and readable:
-            texts.append(value)
-        elif isinstance(value, dict):
-            for name, item in value.items():
-                # `data` is text only in a text document, elsewhere it is base64.
-                walk(item, readable=name in _READABLE_FIELDS or (name == "data" and value.get("type") == "text"))
-        elif isinstance(value, list):
-            for item in value:
-                walk(item, readable=readable)
-
-    walk(decode_json(raw), readable=True)
-    text = "\n".join(part for part in texts if part)
-    return text[:limit] or None
-
-
 # ---- encode
 
 
@@ -219,7 +199,9 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     if plan.same_protocol:
         arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
     else:
-        arguments = _encode_arguments(part, located_part, plan)
+        if part.native is not None:
+            plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
+        arguments = encode_object_arguments(part, located_part, plan)
     shape = ToolUseBlock(id=plan.id_of(located_part), name=plan.tool_name(part.name, part.namespace), input=arguments)
     if part.caller is not None:
         if plan.same_protocol or part.caller.kind.startswith(_CODE_EXECUTION_PREFIX):
@@ -233,29 +215,6 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     shape.toolset_name = none_to_unset(part.toolset)
     shape.cache_control = encode_cache(part.cache, located_part.path, plan)
     return encode_with_extras(shape, part, FAMILY)
-
-
-def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode the arguments of another protocol's call; anything but an object, which is required, is wrapped."""
-    if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
-    if part.shape == "freeform":
-        return Raw(wrap_freeform_input(part.arguments).encode())
-    text = part.arguments.strip().encode()
-    if text in (b"", b"null"):
-        plan.report_empty_arguments(part, located_part.path)
-        return Raw(b"{}")
-    try:
-        decode_members(text)
-    except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
-        return Raw(wrap_invalid_arguments(part.arguments))
-    return Raw(text)
-
-
-def wrap_invalid_arguments(arguments: str) -> bytes:
-    """Return a JSON object that holds arguments which are not an object themselves."""
-    return msgspec.json.encode({"_raw": arguments})
 
 
 def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import (
@@ -30,7 +29,12 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_change
+from toolwire.codec.encoding.fallbacks import (
+    opaque_as_text,
+    readable_text,
+    report_item_reference,
+    report_setting_change,
+)
 from toolwire.codec.encoding.media import media_summary, summarize_binary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
@@ -40,6 +44,7 @@ from toolwire.codec.wire.reader import Reader, UnknownVariant
 from toolwire.protocols.anthropic.computer import BROWSER_STATE, describe_tabs
 from toolwire.protocols.anthropic.parts.calls import (
     NOT_ERROR,
+    READABLE_FIELDS,
     decode_change,
     decode_mcp_use,
     decode_server_result,
@@ -54,7 +59,6 @@ from toolwire.protocols.anthropic.parts.calls import (
     read_change,
     read_mcp_use,
     read_server_result,
-    readable_text,
 )
 from toolwire.protocols.anthropic.tools import decode_cache, encode_cache
 from toolwire.protocols.anthropic.wire import (
@@ -97,9 +101,7 @@ def encode_foreign_citation(
     if citation.url is None or not plan.for_client:
         plan.report.dropped(path, "", "citations are only valid for their issuer")
         return None
-    for field in ("start", "end"):
-        if getattr(citation, field) is not None:
-            plan.report.dropped(path, field, "the target cites complete texts only")
+    plan.report.dropped_fields(path, citation, "start", "end", reason="the target cites complete texts only")
     plan.report.added(
         path, "", f"{target}/encrypted_index", "no encrypted content for results of another provider", severity="info"
     )
@@ -123,7 +125,6 @@ _STRING_FORM = (STRING,)
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode
 
@@ -241,7 +242,7 @@ def _decode_unknown(variant: UnknownVariant) -> Part:
         case tag if tag.endswith("_tool_result"):
             return decode_server_result(read_server_result(variant.body, variant.path))
         case tag:
-            gist = describe_tabs(variant.body) if tag == BROWSER_STATE else readable_text(variant.body)
+            gist = describe_tabs(variant.body) if tag == BROWSER_STATE else readable_text(variant.body, READABLE_FIELDS)
             return OpaquePart(protocol=FAMILY, kind=tag, body=variant.body, gist=gist)
 
 
@@ -487,11 +488,6 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return TextBlock(text=part.text) if part.text else None
 
 
-def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report the loss of a reference to an item that another provider stores."""
-    plan.report.dropped(located_part.path, "id", "stored by another provider")
-
-
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode an opaque part: Anthropic's own unchanged, any other as its tool use or readable text."""
     if part.protocol == FAMILY:
@@ -520,6 +516,6 @@ _ENCODERS: dict[type, Any] = {
     ToolChange: encode_change,
     SettingChange: _report_setting,
     Refusal: _encode_refusal,
-    ItemRef: _report_item_reference,
+    ItemRef: report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -76,11 +76,6 @@ def _decode_setting(shape: SettingsShape) -> SettingChange:
 # ---- encode
 
 
-def is_call_id(message: Message) -> bool:
-    """Tell whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
-    return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
-
-
 def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
     """Encode `system`; for other protocols it includes the first `lifted_count` messages, which are system text."""
     system = request.system

@@ -3,18 +3,17 @@
 import re
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Data, Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
+from toolwire.codec.encoding.arguments import encode_object_arguments
 from toolwire.codec.encoding.media import media_summary, summarize_binary
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import decode_json
+from toolwire.codec.wire.reader import decode_json, decode_members
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.signatures import decode_signature, is_dummy
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, CallShape, PartShape, ResultShape
@@ -32,8 +31,6 @@ _BEFORE_GEMINI_3 = re.compile(r"gemini-[12](?:\D|$)")
 
 # The server resolves these keys as references to media of the result and rejects other targets.
 _REFERENCES = (b'"$ref"', b'"$defs"')
-
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def is_before_gemini_3(plan: EncodingPlan) -> bool:
@@ -126,7 +123,7 @@ def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, 
         return None, False, (_RESPONSE_FORM + "absent",)
     if bytes(raw)[:1] != b"{":
         return (Data(json=raw, at=location),), False, (_RESPONSE_FORM + "whole",)
-    members = _decode_members(raw)
+    members = decode_members(raw)
     if not members:
         return (), False, (_RESPONSE_FORM + "empty",)
     if len(members) == 1:
@@ -149,7 +146,9 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     if not plan.same_protocol:
         id = None if not id or is_derived_id(id) else plan.call_id(id)
         _report_call(part, located_part, plan)
-    arguments = Raw(part.arguments.encode()) if plan.same_protocol else _encode_arguments(part, located_part, plan)
+    arguments = (
+        Raw(part.arguments.encode()) if plan.same_protocol else encode_object_arguments(part, located_part, plan)
+    )
     if plan.same_protocol and NO_ARGS in part.wire_form and part.arguments == "{}":
         args: Any = UNSET
     else:
@@ -172,29 +171,13 @@ def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's call that Gemini does not have."""
+    if part.native is not None:
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.caller is not None and part.caller.kind != "direct":
         plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     for field in ("toolset", "asynchronous", "cache"):
         if getattr(part, field):
             plan.report.dropped(located_part.path, field)
-
-
-def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
-    if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
-    if part.shape == "freeform":
-        return Raw(wrap_freeform_input(part.arguments).encode())
-    text = part.arguments.strip().encode(errors="replace")
-    if text in (b"", b"null"):
-        plan.report_empty_arguments(part, located_part.path)
-        return Raw(b"{}")
-    try:
-        _decode_members(text)
-    except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
-        return Raw(msgspec.json.encode({"_raw": part.arguments}))
-    return Raw(text)
 
 
 def encode_fast_result(part: ToolResult, call: ToolCall, plan: EncodingPlan) -> PartShape | None:
@@ -289,9 +272,7 @@ def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
     """Report as losses the fields of another protocol's result that Gemini does not have."""
     if part.status == "denied":
         plan.report.approximated(located_part.path, "status", "denied sent as an error")
-    for field in ("toolset", "cache"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(located_part.path, field)
+    plan.report.dropped_fields(located_part.path, part, "toolset", "cache")
     if part.caller is not None and part.caller.kind != "direct":
         plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
 

@@ -11,14 +11,12 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Text
 from toolwire.codec.wire.extras import mark_extras_seen
-from toolwire.codec.wire.reader import JSON_ERRORS, decode_json, escape_pointer
+from toolwire.codec.wire.reader import JSON_ERRORS, decode_json, decode_members, escape_pointer
 from toolwire.protocols.gemini.wire import FAMILY
 
 _FIELD = "groundingMetadata"
 _SUPPORT_FIELDS = ("segment", "groundingChunkIndices")
 _OFFSET_FIELDS = ("segment/startIndex", "segment/endIndex")
-
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 # ---- decode
@@ -58,7 +56,7 @@ def decode_grounding(
     unread |= dict.fromkeys(_unread_chunks(chunks, cited_chunks), True)
     del extras[_FIELD]
     mark_extras_seen()
-    extras |= {f"{_FIELD}/{escape_pointer(name)}": value for name, value in _decode_members(raw).items()}
+    extras |= {f"{_FIELD}/{escape_pointer(name)}": value for name, value in decode_members(raw).items()}
     extras |= {pointer: Raw(msgspec.json.encode(value)) for pointer, value in unread.items()}
     form = (
         *extras_and_form.get("wire_form", ()),

@@ -7,6 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import HostedUse, OpaquePart, ToolCall, ToolResult
 from toolwire.canonical.tools import HostedKind
+from toolwire.codec.encoding.fallbacks import readable_text
 from toolwire.codec.encoding.hosted_tools import decode_hosted_use, hosted_call_as_text, hosted_query, parse_json
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
@@ -31,6 +32,8 @@ from toolwire.protocols.vendors.google.tools import (
     code_argument,
 )
 
+# Not the HTML that Google requires clients to show.
+_READABLE_FIELDS = ("text", "title", "uri", "url", "output")
 _HOSTED_KINDS: dict[Any, HostedKind] = {"GOOGLE_SEARCH_WEB": "web_search", "URL_CONTEXT": "web_fetch"}
 _HOSTED_TYPES = {kind: word for word, kind in _HOSTED_KINDS.items()}
 _NO_TYPE = "gemini:absent:toolType"
@@ -127,7 +130,9 @@ def decode_hosted_result(part: PartShape, field_case: FieldCase) -> ToolResult:
     if result.response is not UNSET:
         at = f"/{field_case.source_pointer('toolResponse')}/response"
         body = result.response
-        content = (OpaquePart(protocol=FAMILY, kind="content", body=body, gist=readable_text(body), at=at),)
+        content = (
+            OpaquePart(protocol=FAMILY, kind="content", body=body, gist=readable_text(body, _READABLE_FIELDS), at=at),
+        )
     return ToolResult(
         call_id=unset_to_none(result.id),
         name=unset_to_none(result.tool_type),
@@ -145,29 +150,6 @@ def _decode_hosted_use(tool_type: Any, value: Any, id: str | None) -> HostedUse 
     if tool_type not in _HOSTED_KINDS:
         return None
     return decode_hosted_use(_HOSTED_KINDS[tool_type], None if value is UNSET else parse_json(value), id=id)
-
-
-def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the texts of a hosted tool's result; None if there are none.
-
-    The HTML that Google requires clients to show is left out. Text beyond `limit` characters is cut.
-    """
-    texts: list[str] = []
-
-    def walk(value: object) -> None:
-        """Collect the texts in a JSON value."""
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                if isinstance(inner, str) and name in ("text", "title", "uri", "url", "output"):
-                    texts.append(inner)
-                else:
-                    walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
-
-    walk(decode_json(raw))
-    return "\n".join(text for text in texts if text)[:limit] or None
 
 
 # ---- encode

@@ -6,11 +6,11 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Data, Media, Part, Signature, Text, ToolCall, ToolResult
+from toolwire.codec.encoding.arguments import encode_object_arguments, wrap_invalid_arguments
 from toolwire.codec.encoding.media import media_summary, summarize_binary
-from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, tag_of
+from toolwire.codec.wire.reader import Reader, decode_elements, decode_string, tag_of
 from toolwire.protocols.gemini_interactions.parts.content import STRING, StepPlan, decode_content, encode_content
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
@@ -27,9 +27,6 @@ _NO_RESULT = "gemini-interactions:absent:result"
 _NO_SIGNATURE = "gemini-interactions:empty:signature"
 
 _read_contents = Reader[list[Any]](list[ContentUnion], FAMILY).read
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_text = msgspec.json.Decoder(str).decode
 _validate_json = msgspec.json.Decoder(Raw).decode
 
 
@@ -82,8 +79,8 @@ def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] 
         return None, (_NO_RESULT,)
     match bytes(raw)[:1]:
         case b'"':
-            return (Text(text=_decode_text(raw), at="/result"),), (STRING,)
-        case b"[" if all(tag_of(element) is not None for element in _decode_elements(raw)):
+            return (Text(text=decode_string(raw), at="/result"),), (STRING,)
+        case b"[" if all(tag_of(element) is not None for element in decode_elements(raw)):
             return decode_content(_read_contents(raw, f"{path}/result")), ()
         case _:
             return (Data(json=raw, at="/result"),), ()
@@ -141,7 +138,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> An
         plan.calls[call_id] = part.name
     if not plan.same_protocol:
         _report_call(part, located_part, plan)
-        arguments = _encode_arguments(part, located_part, plan)
+        arguments = encode_object_arguments(part, located_part, plan)
         return FunctionCall(id=call_id, name=plan.tool_name(part.name, part.namespace), arguments=arguments)
     shape = FunctionCall(id=call_id, name=part.name, arguments=same_protocol_arguments(part))
     shape.signature = "" if _NO_SIGNATURE in part.wire_form else UNSET
@@ -160,11 +157,6 @@ def same_protocol_arguments(part: ToolCall) -> Any:
         return wrap_invalid_arguments(part.arguments)
 
 
-def wrap_invalid_arguments(arguments: str) -> Raw:
-    """Return a JSON object that holds, under `_raw`, arguments that are no JSON object."""
-    return Raw(msgspec.json.encode({"_raw": arguments}))
-
-
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> None:
     """Report as losses the fields of another protocol's call that the Interactions API does not have."""
     if part.native is not None:
@@ -173,27 +165,9 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> N
         plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.signature is not None and part.signature.issuer != ISSUER:
         plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
-    for field in ("toolset", "cache"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(located_part.path, field)
+    plan.report.dropped_fields(located_part.path, part, "toolset", "cache")
     if part.asynchronous:
         plan.report.dropped(located_part.path, "asynchronous")
-
-
-def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Raw:
-    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
-    if part.shape == "freeform":
-        return Raw(wrap_freeform_input(part.arguments).encode())
-    text = part.arguments.strip().encode(errors="surrogatepass")
-    if text in (b"", b"null"):
-        plan.report_empty_arguments(part, located_part.path)
-        return Raw(b"{}")
-    try:
-        _decode_members(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
-        return wrap_invalid_arguments(part.arguments)
-    return Raw(text)
 
 
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
@@ -217,9 +191,7 @@ def _report_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan, 
     """Report as losses the fields of another protocol's result that the Interactions API does not have."""
     if part.name is not None and part.name != call_name:
         plan.report.dropped(located_part.path, "name", "the name differs from that of its call")
-    for field in ("namespace", "toolset", "cache"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(located_part.path, field)
+    plan.report.dropped_fields(located_part.path, part, "namespace", "toolset", "cache")
     if part.caller is not None and part.caller.kind != "direct":
         plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.status == "denied":

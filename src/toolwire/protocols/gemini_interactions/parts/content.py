@@ -27,13 +27,13 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.encoding.fallbacks import opaque_as_text
+from toolwire.codec.encoding.fallbacks import opaque_as_text, readable_text, report_flattened_document
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json
+from toolwire.codec.wire.reader import Reader, UnknownVariant
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -111,7 +111,9 @@ def decode_block(block: Any) -> Part:
     if type(block) is TextContent:
         return _decode_text(block)
     if type(block) is UnknownVariant:
-        return OpaquePart(protocol=FAMILY, kind=block.tag, body=block.body, gist=readable_text(block.body))
+        return OpaquePart(
+            protocol=FAMILY, kind=block.tag, body=block.body, gist=readable_text(block.body, READABLE_FIELDS)
+        )
     return _decode_media(block)
 
 
@@ -198,31 +200,9 @@ def _decode_media(block: MediaContent) -> Media:
     )
 
 
-_READABLE_FIELDS = frozenset(
+READABLE_FIELDS = frozenset(
     {"text", "title", "url", "queries", "urls", "code", "result", "name", "output", "review_snippets"}
 )
-
-
-def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the readable strings of a JSON value, for targets that cannot use the value itself; None if none.
-
-    Text beyond `limit` characters is cut.
-    """
-    texts: list[str] = []
-
-    def walk(value: object, *, readable: bool) -> None:
-        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
-        if isinstance(value, str) and readable and value:
-            texts.append(value)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                walk(inner, readable=name in _READABLE_FIELDS)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner, readable=readable)
-
-    walk(decode_json(raw), readable=True)
-    return "\n".join(texts)[:limit] or None
 
 
 # ---- encode
@@ -240,7 +220,7 @@ def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_o
                 nested_parts = [
                     LocatedPart(inner, (*path, "source", "parts", index)) for index, inner in enumerate(nested.parts)
                 ]
-                _report_flattened(part, path, plan)
+                report_flattened_document(part, path, plan)
                 blocks += encode_content(nested_parts, plan, is_output=is_output)
                 continue
             case Media():
@@ -334,9 +314,7 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
     """Encode media; report it and return None if the protocol does not accept its source."""
     source = part.source
     if not plan.same_protocol and isinstance(source, PlainText):
-        for field in ("name", "detail", "cache"):
-            if getattr(part, field) is not None:
-                plan.report.dropped(path, field, "text document sent as text")
+        plan.report.dropped_fields(path, part, "name", "detail", "cache", reason="text document sent as text")
         plan.report.approximated(path, "source", "text document sent as text")
         return TextContent(text=source.text)
     shape = _MEDIA_SHAPES[part.kind](mime_type=none_to_unset(part.media_type))
@@ -372,14 +350,6 @@ def _encode_source(source: Source, shape: MediaContent, path: SourcePath, plan: 
             plan.report.dropped(path, "", "the target does not accept this media source")
             return False
     return True
-
-
-def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report that a nested document is sent as separate content."""
-    plan.report.approximated(path, "source", "document content sent as separate parts")
-    for field in ("name", "cache"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(path, field)
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:

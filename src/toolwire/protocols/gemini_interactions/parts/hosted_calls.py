@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import HostedUse, OpaquePart, Signature, ToolCall, ToolResult
+from toolwire.codec.encoding.fallbacks import readable_text
 from toolwire.codec.encoding.hosted_tools import (
     decode_hosted_use,
     hosted_call_as_text,
@@ -18,7 +19,7 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.gemini_interactions.parts.calls import NO_ARGUMENTS, NOT_ERROR, same_protocol_arguments
-from toolwire.protocols.gemini_interactions.parts.content import StepPlan, readable_text
+from toolwire.protocols.gemini_interactions.parts.content import READABLE_FIELDS, StepPlan
 from toolwire.protocols.gemini_interactions.tools import HOSTED_TOOLS
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, TextContent
 from toolwire.protocols.vendors.google.tools import (
@@ -69,7 +70,7 @@ def decode_server_result(raw: Raw, path: str) -> ToolResult:
     shape = _read_result(raw, path)
     content = None
     if shape.result is not UNSET:
-        gist = readable_text(shape.result)
+        gist = readable_text(shape.result, READABLE_FIELDS)
         content = (OpaquePart(protocol=FAMILY, kind="result", body=shape.result, gist=gist, at="/result"),)
     form = () if shape.is_error is not False else (NOT_ERROR,)
     signature = None

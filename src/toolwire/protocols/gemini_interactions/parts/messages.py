@@ -21,11 +21,18 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.encoding.fallbacks import report_setting_change
+from toolwire.codec.encoding.fallbacks import readable_text, report_setting_change
 from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import EMPTY_TEXT, LocatedPart, Turn
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras
-from toolwire.codec.wire.reader import Reader, UnknownVariant, describe_json, tag_of
+from toolwire.codec.wire.reader import (
+    Reader,
+    UnknownVariant,
+    decode_elements,
+    decode_string,
+    describe_json,
+    tag_of,
+)
 from toolwire.protocols.gemini_interactions.parts.calls import (
     decode_call,
     decode_result,
@@ -35,13 +42,13 @@ from toolwire.protocols.gemini_interactions.parts.calls import (
     encode_result,
 )
 from toolwire.protocols.gemini_interactions.parts.content import (
+    READABLE_FIELDS,
     STRING,
     StepPlan,
     decode_block,
     decode_reasoning,
     encode_content,
     encode_reasoning,
-    readable_text,
 )
 from toolwire.protocols.gemini_interactions.parts.hosted_calls import (
     decode_server_call,
@@ -72,8 +79,6 @@ _BARE_FORM = "gemini-interactions:bare"
 _NO_CONTENT = "gemini-interactions:absent:content"
 
 _decode_typed = msgspec.json.Decoder(StepUnion).decode
-_decode_elements = msgspec.json.Decoder(list[Raw]).decode
-_decode_text = msgspec.json.Decoder(str).decode
 _read_step = Reader[Any](StepUnion, FAMILY).read
 _read_block = Reader[Any](InputUnion, FAMILY).read
 
@@ -85,13 +90,13 @@ def decode_input(raw: Raw) -> tuple[Message, ...]:
     """Decode `input`: steps, or one user message given as a string, content or list of content."""
     match bytes(raw)[:1]:
         case b'"':
-            text = Text(text=_decode_text(raw), at="/input")
+            text = Text(text=decode_string(raw), at="/input")
             return (Message(role="user", parts=(text,), at="", wire_form=(_INPUT_STRING,)),)
         case b"{":
             part = _decode_input_block(_read_block(raw, "/input"), "/input", "/input")
             return (Message(role="user", parts=(part,), at="", wire_form=(_INPUT_OBJECT,)),)
         case b"[":
-            elements = _decode_elements(raw)
+            elements = decode_elements(raw)
             if elements and tag_of(elements[0]) in CONTENT_TYPES:
                 blocks = [_read_block(element, f"/input/{index}") for index, element in enumerate(elements)]
                 parts = [
@@ -184,7 +189,7 @@ def _decode_unknown(step: UnknownVariant, path: str) -> Message:
 
 def _opaque_part(kind: str, raw: Raw) -> OpaquePart:
     """Build an opaque part that keeps a step without canonical counterpart."""
-    return OpaquePart(protocol=FAMILY, kind=kind, body=raw, gist=readable_text(raw), at="")
+    return OpaquePart(protocol=FAMILY, kind=kind, body=raw, gist=readable_text(raw, READABLE_FIELDS), at="")
 
 
 # ---- encode

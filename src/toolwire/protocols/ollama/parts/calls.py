@@ -6,15 +6,14 @@ toolwire derived are therefore never written.
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw
 
 from toolwire.canonical.content import Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
+from toolwire.codec.encoding.arguments import encode_object_arguments, is_object
 from toolwire.codec.encoding.fallbacks import call_name, report_call, report_result
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import describe_json
@@ -29,7 +28,6 @@ _TYPE_FORM = "ollama:explicit:type"
 # A result that toolwire adds for an unanswered call has the path of that call.
 _UNANSWERED_CONTENT = (Text(text=UNANSWERED_TEXT),)
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 NO_CACHE_REASON = "the target has no cache marks"
 
 
@@ -94,7 +92,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan, n
     function = {
         "index": number,
         "name": call_name(part, plan),
-        "arguments": _encode_arguments(part, located_part, plan),
+        "arguments": encode_object_arguments(part, located_part, plan),
     }
     if part.id and not is_derived_id(part.id):
         return {"id": plan.call_id(part.id), "function": function}
@@ -114,32 +112,9 @@ def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
             function["index"] = int(token.removeprefix(INDEX_FORM))
     function["name"] = part.name
     if part.arguments or not {NO_ARGUMENTS, _NULL_ARGUMENTS} & set(part.wire_form):
-        function["arguments"] = Raw(part.arguments.encode()) if _is_object(part.arguments) else {}
+        function["arguments"] = Raw(text) if is_object(text := part.arguments.encode(errors="replace")) else {}
     body["function"] = function
     return restore_extras(body, part, FAMILY)
-
-
-def _is_object(text: str) -> bool:
-    """Check whether the text is a JSON object."""
-    try:
-        _decode_members(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
-    return True
-
-
-def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
-    if part.shape == "freeform":
-        return Raw(wrap_freeform_input(part.arguments).encode())
-    text = part.arguments.strip()
-    if text in ("", "null"):
-        plan.report_empty_arguments(part, located_part.path)
-        return Raw(b"{}")
-    if _is_object(text):
-        return Raw(text.encode())
-    plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
-    return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
 class CallIndex:

@@ -31,7 +31,13 @@ from toolwire.canonical.content import (
     Url,
 )
 from toolwire.canonical.tools import ToolRef
-from toolwire.codec.encoding.fallbacks import call_as_text, opaque_as_text, report_setting_change, result_as_text
+from toolwire.codec.encoding.fallbacks import (
+    call_as_text,
+    opaque_as_text,
+    report_item_reference,
+    report_setting_change,
+    result_as_text,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import LocatedPart
@@ -240,11 +246,6 @@ def _report_setting(part: SettingChange, located_part: LocatedPart, plan: Encodi
     report_setting_change(part, located_part.path, plan)
 
 
-def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report the loss of a reference to an item that another provider stores."""
-    plan.report.dropped(located_part.path, "id", "stored by another provider")
-
-
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
     """Encode a part that only its source protocol knows as its text; None if it has none."""
     return opaque_as_text(part, located_part.path, plan)
@@ -261,6 +262,6 @@ _ENCODERS: dict[type[Part], Any] = {
     ToolRef: _encode_tool_reference,
     ToolChange: _report_change,
     SettingChange: _report_setting,
-    ItemRef: _report_item_reference,
+    ItemRef: report_item_reference,
     OpaquePart: _encode_opaque,
 }

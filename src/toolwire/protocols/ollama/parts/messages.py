@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Media, Message, Part, Reasoning, ReasoningText, Role, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Role, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
+from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, Turn
 from toolwire.codec.losses import SourcePath
@@ -252,22 +253,9 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
     return [block.text for block in texts]
 
 
-def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report as losses the fields of a thought that Ollama does not have."""
-    for index, block in enumerate(part.content):
-        if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
-    if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
-    if part.id is not None:
-        plan.report.dropped(located_part.path, "id")
-
-
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's message that Ollama does not have."""
-    for field in ("name", "id", "phase", "clear_at"):
-        if getattr(message, field) is not None:
-            plan.report.dropped(path, field)
+    plan.report.dropped_fields(path, message, "name", "id", "phase", "clear_at")
     if message.status is not None and message.status != "completed":
         plan.report.dropped(path, "status")
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.content import Media, Nested, OpaquePart, Part, Text, ToolCall, ToolResult
+from toolwire.codec.encoding.arguments import WRAPPED_PREFIX, unwrap_invalid_arguments
 from toolwire.codec.encoding.fallbacks import call_as_text, call_name, result_as_text
 from toolwire.codec.encoding.fallbacks import report_call as report_function_call
 from toolwire.codec.encoding.fallbacks import report_result as report_function_result
@@ -43,7 +44,6 @@ NO_ARGUMENTS = "openai-chat:absent:arguments"
 CUSTOM_NAMES = ("openai-chat:name:name=custom/name", "openai-chat:name:arguments=custom/input")
 LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=arguments")
 
-_WRAPPED_PREFIX = '{"_raw"'
 
 # One comparison of all other fields shows that a call, result or text is plain.
 _call_fields = attrgetter("native", "executor", "shape", "signature", "cache", "toolset")
@@ -52,7 +52,6 @@ _result_fields = attrgetter("status", "native", "executor", "name", "namespace",
 _PLAIN_RESULT = ("ok", None, "client", None, None, None, None, None)
 _text_fields = attrgetter("cache", "extras", "annotations", "id")
 _PLAIN_TEXT = (None, None, None, None)
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _validate_json = msgspec.json.Decoder(Raw).decode
 
 
@@ -191,7 +190,7 @@ def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
         and (part.caller is None or part.caller.kind == "direct")
         and not part.asynchronous
         and part.arguments != ""
-        and not part.arguments.startswith(_WRAPPED_PREFIX)
+        and not part.arguments.startswith(WRAPPED_PREFIX)
         and (part.id in plan.legal_ids or plan.is_legal_id(part.id))
     )
 
@@ -224,19 +223,8 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
             "function": {"name": name, "arguments": wrap_freeform_input(part.arguments)},
         }
     arguments = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
-    if arguments.startswith(_WRAPPED_PREFIX):
-        arguments = _unwrap_invalid_arguments(arguments)
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def _unwrap_invalid_arguments(arguments: str) -> str:
-    """Return the original text of arguments that an encoder had wrapped in an object; others unchanged."""
-    try:
-        members = _decode_object(arguments.encode())
-    except msgspec.DecodeError:
-        return arguments
-    text = members.get("_raw")
-    return text if len(members) == 1 and isinstance(text, str) else arguments
+    function = {"name": name, "arguments": unwrap_invalid_arguments(arguments)}
+    return {"id": id, "type": "function", "function": function}
 
 
 def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:

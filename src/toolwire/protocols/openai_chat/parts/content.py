@@ -30,7 +30,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_change
+from toolwire.codec.encoding.fallbacks import opaque_as_text, report_item_reference, report_setting_change
 from toolwire.codec.encoding.hosts import accepts_media as host_accepts_media
 from toolwire.codec.encoding.media import data_url, expand_nested_document, media_summary, source_from_url
 from toolwire.codec.encoding.plan import EncodingPlan
@@ -523,11 +523,6 @@ def _report_setting(part: SettingChange, located_part: LocatedPart, plan: Encodi
     report_setting_change(part, located_part.path, plan)
 
 
-def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report the loss of a reference to an item that another provider stores."""
-    plan.report.dropped(located_part.path, "id", "stored by another provider")
-
-
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode an opaque part: Chat's own unchanged, others as text."""
     if part.protocol == FAMILY:
@@ -545,6 +540,6 @@ _ENCODERS: dict[type, Any] = {
     ToolRef: _encode_tool_reference,
     ToolChange: _report_change,
     SettingChange: _report_setting,
-    ItemRef: _report_item_reference,
+    ItemRef: report_item_reference,
     OpaquePart: _encode_opaque,
 }

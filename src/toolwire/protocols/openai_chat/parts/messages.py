@@ -294,9 +294,7 @@ def _encode_content_message(turn: Turn, located_parts: list[LocatedPart], plan: 
 
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
     """Report as losses the fields of another protocol's message that Chat lacks."""
-    for field in ("id", "phase", "clear_at"):
-        if getattr(message, field) is not None:
-            plan.report.dropped(path, field)
+    plan.report.dropped_fields(path, message, "id", "phase", "clear_at")
     if message.status is not None and message.status != "completed":
         plan.report.dropped(path, "status")
 

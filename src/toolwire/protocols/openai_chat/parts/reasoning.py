@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolwire.canonical.content import Media, Part, Reasoning, ReasoningText
+from toolwire.canonical.content import Part, Reasoning, ReasoningText
+from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.hosts.profile import EchoRule, HostProfile, rule_for
@@ -127,14 +128,3 @@ def add_required_reasoning(body: dict[str, Any], path: SourcePath, plan: Encodin
     if plan.target.host.pass_through:
         reason = f"the model requires {field}; set to {rule.placeholder!r}"
     plan.report.added(path, "", f"/messages/{plan.output_index}/{field}", reason, severity="info")
-
-
-def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report as losses what a Chat client cannot be told about reasoning, such as its signature."""
-    for index, block in enumerate(part.content):
-        if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
-    if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
-    if part.id is not None:
-        plan.report.dropped(located_part.path, "id")

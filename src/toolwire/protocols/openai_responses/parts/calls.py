@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
+from toolwire.codec.encoding.arguments import WRAPPED_PREFIX, unwrap_invalid_arguments
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary, summarize_binary
 from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
@@ -35,10 +35,8 @@ _NO_MOVING_MARKS = "marks move with every turn, and would change the form of res
 _NAMESPACE_FORM = "openai-responses:namespace:name"
 _PLAIN_CALL = ("json", "")
 _NO_DETAILS = (None, None, None, None)
-_WRAPPED_PREFIX = '{"_raw"'
 _PROGRAM_CALLER = "program"
 
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
 
 
@@ -157,7 +155,7 @@ def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
     plain_call = ToolCall(
         id=part.id, name=part.name, arguments=text, extras=part.extras, wire_form=part.wire_form, at=part.at
     )
-    if not part.id or part != plain_call or not text.startswith("{") or text.startswith(_WRAPPED_PREFIX):
+    if not part.id or part != plain_call or not text.startswith("{") or text.startswith(WRAPPED_PREFIX):
         return None
     call_id = plan.call_id(part.id)
     plan.calls[call_id] = "json", part.name
@@ -238,21 +236,6 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: ItemPlan)
     return unwrap_invalid_arguments(part.arguments)
 
 
-def unwrap_invalid_arguments(arguments: str) -> str:
-    """Return arguments that were wrapped as `{"_raw": ...}` because they were not JSON.
-
-    Encoders of protocols that only accept objects wrap them. Other arguments are returned unchanged.
-    """
-    if not arguments.startswith(_WRAPPED_PREFIX):
-        return arguments
-    try:
-        members = _decode_object(arguments.encode())
-    except msgspec.DecodeError:
-        return arguments
-    text = members.get("_raw")
-    return text if isinstance(text, str) and len(members) == 1 else arguments
-
-
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> None:
     """Report as losses the fields of another protocol's call that this API lacks."""
     if part.native is not None:
@@ -286,9 +269,7 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, m
         output = _encode_same_protocol_output(part, located_part, plan)
     else:
         output = _encode_foreign_output(part, located_part, plan)
-        for field in ("toolset", "cache"):
-            if getattr(part, field) is not None:
-                plan.report.dropped(located_part.path, field)
+        plan.report.dropped_fields(located_part.path, part, "toolset", "cache")
     shape = kind(call_id=call_id, output=output, caller=encode_caller(part, located_part, plan))
     shape.id, shape.status = none_to_unset(message.id), none_to_unset(message.status)
     if part.status != "ok" and (not plan.same_protocol or _FAILED_FORM in part.wire_form):

@@ -28,12 +28,12 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import PartDelta
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.encoding.fallbacks import opaque_as_text
+from toolwire.codec.encoding.fallbacks import opaque_as_text, report_flattened_document
 from toolwire.codec.encoding.media import data_url, source_from_url
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import UNLOCATED, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json
+from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json, decode_members
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -67,7 +67,6 @@ _EMPTY_LIST = Raw(b"[]")
 CACHE_TTLS = ("30m", "12h")
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode
 
@@ -240,7 +239,7 @@ def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
 def _decode_unknown(variant: UnknownVariant, *, is_output: bool) -> OpaquePart:
     """Decode a part of unknown type as an opaque part, with its text if it has one."""
     try:
-        text = decode_json(_decode_members(variant.body).get("text", b"null"))
+        text = decode_json(decode_members(variant.body).get("text", b"null"))
     except msgspec.DecodeError:
         text = None
     return OpaquePart(
@@ -271,7 +270,7 @@ def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_outpu
                 block = encode_text(part, path, plan, is_output=is_output)
             case Media(source=Nested() as nested) if not plan.same_protocol:
                 inner = [LocatedPart(child, (*path, "source", "parts", i)) for i, child in enumerate(nested.parts)]
-                _report_flattened(part, path, plan)
+                report_flattened_document(part, path, plan)
                 blocks += encode_content(inner, plan, is_output=is_output)
                 continue
             case Media():
@@ -461,14 +460,6 @@ def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> 
         plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
     else:
         plan.report.dropped(path, "", "the target does not accept this media source")
-
-
-def _report_flattened(part: Media, path: SourcePath, plan: ItemPlan) -> None:
-    """Report that the nested parts of a document are sent as separate parts."""
-    plan.report.approximated(path, "source", "document content sent as separate parts")
-    for field in ("name", "cache"):
-        if getattr(part, field) is not None:
-            plan.report.dropped(path, field)
 
 
 def _encode_refusal(part: Refusal, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:

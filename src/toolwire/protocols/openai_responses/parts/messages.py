@@ -1,5 +1,6 @@
 """Items of the Responses API to canonical messages and back: each item is one message."""
 
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
+from toolwire.codec.encoding.fallbacks import readable_strings
 from toolwire.codec.encoding.hosted_tools import hosted_call_as_text, is_mcp_part
 from toolwire.codec.encoding.media import ERROR_MARK
 from toolwire.codec.encoding.plan import FORM_REASON
@@ -33,7 +35,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, tag_of
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, decode_members, tag_of
 from toolwire.protocols.openai_responses.fast_path import EASY_FORM, read_fast
 from toolwire.protocols.openai_responses.parts.calls import (
     decode_custom_call,
@@ -102,7 +104,6 @@ _UNREADABLE_KINDS = frozenset({"compaction", "compaction_trigger", "mcp_list_too
 _PAIRED_KINDS = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
 
 _decode_typed = msgspec.json.Decoder(ItemUnion).decode
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_item = Reader[Any](ItemUnion, FAMILY).read
 _read_easy = Reader[EasyMessage](EasyMessage, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
@@ -194,7 +195,7 @@ class ItemDecoder:
 
     def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
         """Decode a native call or result of the type `kind`; other items become opaque parts."""
-        members = _decode_members(raw)
+        members = decode_members(raw)
         value = decode_json(members.get("call_id", b"null"))
         call_id = value if isinstance(value, str) else None
         is_provider_run = call_id in self.hosted_ids or is_hosted(kind, members)
@@ -290,22 +291,13 @@ def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> 
     """
     if kind in _UNREADABLE_KINDS or kind.removesuffix("_output") in _PAIRED_KINDS:
         return None
-    texts: list[str] = []
-
-    def collect(value: object, *, readable: bool) -> None:
-        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
-        if isinstance(value, str) and readable and value not in ("", *texts[-1:]):
-            texts.append(value)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                collect(inner, readable=name in _READABLE_FIELDS)
-        elif isinstance(value, list):
-            for inner in value:
-                collect(inner, readable=readable)
-
-    for name, raw in members.items():
-        collect(decode_json(raw), readable=name in _READABLE_FIELDS)
-    return f"[{kind}: {chr(10).join(texts)[:limit]}]" if texts else None
+    texts = [
+        text
+        for name, raw in members.items()
+        for text in readable_strings(decode_json(raw), _READABLE_FIELDS, is_readable=name in _READABLE_FIELDS)
+    ]
+    lines = [text for text, _ in groupby(texts)]  # some items repeat a text in a list
+    return f"[{kind}: {chr(10).join(lines)[:limit]}]" if lines else None
 
 
 # ---- encode

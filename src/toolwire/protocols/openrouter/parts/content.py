@@ -32,7 +32,7 @@ from toolwire.codec.encoding.hosted_tools import decode_hosted_use, parse_json
 from toolwire.codec.encoding.media import data_url, source_from_url
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, mark_extras_seen, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_elements, decode_string
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.wire import FAMILY
@@ -91,8 +91,6 @@ class EntryShape(WireObject):
 
 
 _read_entries = Reader[list[EntryShape]](list[EntryShape], FAMILY).read
-_decode_string = msgspec.json.Decoder(str).decode
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 _ENTRY_FIELDS = {
     "reasoning.text": ("text", "signature"),
     "reasoning.summary": ("summary",),
@@ -255,7 +253,7 @@ def _plain_reasoning_field(part: Reasoning) -> str | None:
 def _text_or_none(raw: Raw) -> str | None:
     """Return the string, or None for other values."""
     try:
-        return _decode_string(raw)
+        return decode_string(raw)
     except msgspec.DecodeError:
         return None
 
@@ -330,7 +328,7 @@ def restore_details(message: Message) -> Message:
     parts = tuple([part for part in message.parts if not is_server_tool_entry(part)])
     if entries == decoded:
         return replace(message, parts=parts)
-    elements = _decode_list(raw)
+    elements = decode_elements(raw)
     encoded: list[Any] = []
     for part in entries:
         if part in decoded:
@@ -431,9 +429,7 @@ def report_image(part: Part, path: SourcePath, report: LossReport) -> None:
     """Report as losses the fields of an image that `images` lacks."""
     if not isinstance(part, Media) or encode_image(part, 0) is None:
         return
-    for field in ("name", "detail"):
-        if getattr(part, field) is not None:
-            report.dropped(path, field)
+    report.dropped_fields(path, part, "name", "detail")
     if isinstance(part.source, Url) and part.media_type is not None:
         report.dropped(path, "media_type")
     if part.signature is not None:

@@ -27,6 +27,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark
+from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.media import ERROR_MARK, data_url, summarize_binary
 from toolwire.codec.encoding.plan import FORM_REASON, MOVING_MARKS, EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import wrap_freeform_input
@@ -36,7 +37,7 @@ from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.protocols.openai_chat.parts.calls import report_result
 from toolwire.protocols.openai_chat.parts.content import encode_parts
 from toolwire.protocols.openai_chat.parts.messages import encode_turn as encode_chat_turn
-from toolwire.protocols.openai_chat.parts.reasoning import report_reasoning, requires_reasoning
+from toolwire.protocols.openai_chat.parts.reasoning import requires_reasoning
 from toolwire.protocols.openai_chat.wire import FAMILY, TextPart
 from toolwire.protocols.openrouter.parts.content import (
     DEFAULT_ISSUER,

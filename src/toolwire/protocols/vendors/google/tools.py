@@ -26,7 +26,7 @@ from toolwire.codec.encoding.hosted_tools import (
 )
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_members, escape_pointer
 
 _TRANSPORTS = ("streamableHttpTransport", "streamable_http_transport")
 
@@ -203,7 +203,6 @@ _ENVIRONMENT_PREFIX = "ENVIRONMENT_"
 _UNDERSCORE = re.compile("_([a-z])")
 _UPPERCASE = re.compile("[A-Z]")
 
-_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -280,14 +279,14 @@ def take_map_location(request: Request) -> tuple[Request, dict[str, Raw]]:
     key = _retrieval_config_key(extras)
     if key is None or bytes(extras[key])[:1] != b"{" or not _has_maps(request):
         return request, {}
-    members = _decode_members(extras[key])
+    members = decode_members(extras[key])
     location_key = next((name for name in members if to_camel_case(name) == "latLng"), None)
     if location_key is None or not _is_location(members[location_key]):
         return request, {}
     remaining = {name: raw for name, raw in extras.items() if name != key}
     remaining |= {f"{key}/{escape_pointer(name)}": raw for name, raw in members.items() if name != location_key}
     without_location = replace(request, extras={**(request.extras or {}), GEMINI: remaining})
-    return without_location, _decode_members(members[location_key])
+    return without_location, decode_members(members[location_key])
 
 
 def _retrieval_config_key(extras: Mapping[str, Raw]) -> str | None:
@@ -326,7 +325,7 @@ def _flatten_members(body: Raw, fields: Mapping[str, str], *, any_case: bool) ->
 
     With `any_case`, names may come in either spelling.
     """
-    for name, raw in _decode_members(body).items():
+    for name, raw in decode_members(body).items():
         member_name = to_camel_case(name) if any_case else name
         if bytes(raw) == b"null":
             continue

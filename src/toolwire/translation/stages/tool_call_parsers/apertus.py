@@ -8,10 +8,10 @@ from toolwire.translation.stages.tool_call_parsers.anthropic_invoke import parse
 from toolwire.translation.stages.tool_call_parsers.calls import (
     Parameter,
     ParsedCall,
-    decode_items,
-    decode_members,
     decode_object,
     read_call,
+    read_items,
+    read_members,
 )
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
@@ -32,8 +32,8 @@ def _parse_apertus(cursor: Cursor) -> Parse[list[ParsedCall]]:
     if (yield from cursor.skip_space()):
         yield from cursor.expect("<|tools_suffix|>")
     try:
-        items = [bytes(item).decode() for item in decode_items(source)]
-        members = [(item, *_single_member(decode_members(item))) for item in items]
+        items = [bytes(item).decode() for item in read_items(source)]
+        members = [(item, *_single_member(read_members(item))) for item in items]
     except (ValueError, RecursionError):
         raise Mismatch from None
     return [ParsedCall(name, decode_object(bytes(value).decode()), source=item) for item, name, value in members]

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolwire.codec.schema.references import References
-from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall, decode_members
+from toolwire.translation.stages.tool_call_parsers.calls import Parameter, ParsedCall, read_members
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
 from toolwire.translation.stages.tool_call_parsers.literals import read_literal
 
@@ -76,7 +76,7 @@ class ArgumentEncoder:
         if not isinstance(value, str) or not value.lstrip().startswith("{"):
             return None
         try:
-            decode_members(value)
+            read_members(value)
         except (Mismatch, ValueError, RecursionError):
             return None
         return value.strip()

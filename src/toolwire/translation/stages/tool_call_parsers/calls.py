@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from toolwire.codec.wire.reader import decode_elements, decode_members
 from toolwire.translation.stages.tool_call_parsers.cursor import Cursor, Mismatch, Parse
 
 Tree = "str | list[Tree] | dict[str, Tree]"
@@ -32,24 +33,22 @@ class ParsedCall(Struct, frozen=True):
 _NAME_KEYS = ("name", "tool_name")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args")
 _BARE_KEYS = frozenset({*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type", "tool_call_id"})
-_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-def decode_members(source: str) -> dict[str, Raw]:
+def read_members(source: str) -> dict[str, Raw]:
     """Decode a JSON object to its members' source; tolerates raw line breaks in strings."""
     try:
-        return _decode_object(source)
+        return decode_members(source)
     except (ValueError, RecursionError):
-        return _decode_object(_normalize(source))
+        return decode_members(_normalize(source))
 
 
-def decode_items(source: str) -> list[Raw]:
+def read_items(source: str) -> list[Raw]:
     """Decode a JSON list to its items' source; tolerates raw line breaks in strings."""
     try:
-        return _decode_list(source)
+        return decode_elements(source)
     except (ValueError, RecursionError):
-        return _decode_list(_normalize(source))
+        return decode_elements(_normalize(source))
 
 
 def _normalize(source: str) -> str:
@@ -68,7 +67,7 @@ def _reject_constant(name: str) -> None:
 def decode_object(source: str) -> str:
     """Return the JSON of an object, from its source or from a string that holds it."""
     try:
-        decode_members(source)
+        read_members(source)
     except (ValueError, RecursionError):
         raise Mismatch from None
     return source
@@ -81,7 +80,7 @@ def _read_arguments(value: Raw) -> str:
         source = msgspec.json.decode(value, type=str)
     if not source.lstrip().startswith("{"):
         raise Mismatch
-    decode_members(source)
+    read_members(source)
     return source
 
 
@@ -91,9 +90,9 @@ def read_call(source: str, *, bare: bool = False) -> ParsedCall:
     Without marks around it (`bare`), an object with any other member is data.
     """
     try:
-        members = decode_members(source)
+        members = read_members(source)
         if "function" in members and "name" not in members:  # the API's own shape
-            members = decode_members(bytes(members["function"]).decode())
+            members = read_members(bytes(members["function"]).decode())
             if "arguments" not in members:
                 raise Mismatch
         elif bare and not members.keys() <= _BARE_KEYS:
@@ -112,7 +111,7 @@ def read_calls(source: str, *, bare: bool = False) -> list[ParsedCall]:
     if not source.startswith("["):
         return [read_call(source, bare=bare)]
     try:
-        items = decode_items(source)
+        items = read_items(source)
     except (ValueError, RecursionError):
         raise Mismatch from None
     if not items:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from toolwire.translation.stages.tool_call_parsers.calls import decode_members
+from toolwire.translation.stages.tool_call_parsers.calls import read_members
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
 
 
@@ -66,7 +66,7 @@ def render_string(text: str) -> str:
 def written_values(call: WrittenCall) -> list[WrittenValue]:
     """Return the arguments of a call one by one; arguments that are no object stand in one value, as they are."""
     try:
-        members = decode_members(call.arguments)
+        members = read_members(call.arguments)
     except (ValueError, RecursionError, Mismatch):
         return [WrittenValue("arguments", call.arguments, "string")]
     values: list[WrittenValue] = []
