@@ -23,11 +23,11 @@ def test_memo_drops_the_values_used_longest_ago() -> None:
     for number, name in enumerate("abcdefgh"):
         memo.put(name, number, 10)
     memo.touch("a")
-    memo.put("i", 8, 10)
-    assert (memo.get("a"), memo.get("b"), memo.get("c")) == (0, None, 2)
+    memo.touch("unknown")
+    memo.put("i", 8, 10)  # an eighth becomes free as well
+    assert [name for name in "abcdefghi" if memo.get(name) is not None] == list("adefghi")
     memo.put("j", 9, 5)
     memo.put("k", 10, 5)
-    memo.touch("unknown")
     assert [name for name in "abcdefghijk" if memo.get(name) is not None] == list("adefghijk")
     memo.put("large", 11, 11)
     assert memo.get("large") is None

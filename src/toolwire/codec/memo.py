@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from threading import Lock
 from typing import Generic, TypeVar
 
 from msgspec import Raw
@@ -18,17 +17,15 @@ LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
 class BoundedMemo(Generic[K, V]):
     """A cache with a limit in bytes; when it is full, the values stored or touched longest ago are dropped.
 
-    Several threads may share it.
+    Threads may share it: each change of a dictionary is atomic, and sizes are added up anew before values are dropped.
     """
 
     def __init__(self, limit: int = LIMIT_BYTES, max_entry: int | None = None) -> None:
         """Create a memo of `limit` bytes; `max_entry` bounds a single value, by default to an eighth of that."""
-        self._limit = limit
+        self._limit = self._free_bytes = limit
         self._max_entry = limit // 8 if max_entry is None else max_entry
-        self._used_bytes = 0
         self._values: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}
-        self._lock = Lock()
         self.get = self._values.get  # without a call in between: requests look up several values
 
     def touch(self, key: K) -> None:
@@ -40,25 +37,31 @@ class BoundedMemo(Generic[K, V]):
 
     def put(self, key: K, value: V, size: int) -> None:
         """Store a value that keeps about `size` bytes alive, in place of the previous one; not if it is too large."""
-        with self._lock:
-            self._drop(key)
-            if size > self._max_entry:
-                return
-            self._values[key], self._sizes[key] = value, size
-            self._used_bytes += size
-            while self._used_bytes > self._limit:
-                dropped, _ = self._values.popitem(last=False)
-                self._used_bytes -= self._sizes.pop(dropped)
+        self.remove(key)
+        if size > self._max_entry:
+            return
+        self._sizes[key] = size
+        self._values[key] = value
+        self._free_bytes -= size
+        if self._free_bytes < 0:
+            self._shrink()
 
     def remove(self, key: K) -> None:
         """Remove the value of a key, if there is one."""
-        with self._lock:
-            self._drop(key)
-
-    def _drop(self, key: K) -> None:
-        """Remove the value of a key, if there is one. Needs the lock."""
         self._values.pop(key, None)
-        self._used_bytes -= self._sizes.pop(key, 0)
+        self._sizes.pop(key, None)
+
+    def _shrink(self) -> None:
+        """Count the bytes, and drop values if they are too many, so that an eighth is free for those to come."""
+        used_bytes = sum(list(self._sizes.values()))
+        if used_bytes > self._limit:
+            while used_bytes > self._limit - self._limit // 8:
+                try:
+                    key, _ = self._values.popitem(last=False)
+                except KeyError:  # another thread dropped the last one
+                    break
+                used_bytes -= self._sizes.pop(key, 0)
+        self._free_bytes = self._limit - used_bytes
 
 
 def estimate_entry_size(*texts: str | None) -> int:
