@@ -33,7 +33,7 @@ class StreamProgress:
         self._failed: ResponseFailed | None = None
         self._start = ResponseStart(origin=reader.name)
         self._stops: dict[int, Stop | None] = {}
-        self._finished = False
+        self._finished = self._ended = False  # by any terminal event; by the one of a complete response
 
     @property
     def has_outcome(self) -> bool:
@@ -43,6 +43,11 @@ class StreamProgress:
         """
         promises_content = self.started and self._reader.has_start_event and not self._stops
         return promises_content or self.has_content or self.error is not None
+
+    @property
+    def response(self) -> Response | None:
+        """Return the complete response, where it is collected; here it is not."""
+        return None
 
     @property
     def summary(self) -> Response:
@@ -74,11 +79,7 @@ class StreamProgress:
             elif kind is ResponseStart:
                 self._start, self.usage = event, event.usage or self.usage
             elif kind is ResponseEnd:
-                self._finished = True
-                self._on_end()
-
-    def _on_end(self) -> None:
-        """Act on the end of the response; by default there is nothing to do."""
+                self._finished = self._ended = True
 
 
 class EventTranslator(StreamProgress):

@@ -100,8 +100,7 @@ class StreamTranslator(StreamProgress):
         writer: The codec of the outgoing stream.
         context: The client's request and the mapping of its tools.
         transform: Receives all events first, and returns those to continue with.
-        on_response: Receives the complete response as the client has it. Without it, the response is folded only if its
-            losses are needed.
+        collects_response: Makes `response` available, also between equal protocols.
         redact: Rewrites failures before they are passed on.
 
     """
@@ -113,7 +112,7 @@ class StreamTranslator(StreamProgress):
         context: ResponseContext,
         *,
         transform: Callable[[list[Event]], list[Event]] | None = None,
-        on_response: Callable[[Response], None] | None = None,
+        collects_response: bool = False,
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
     ) -> None:
         super().__init__(reader)
@@ -126,9 +125,8 @@ class StreamTranslator(StreamProgress):
         self._recovery = None if recovery is None else TextRecoveryStage(context, recovery)
         self._stages = response_stages(reader, writer, context)
         self._transform = transform
-        self._on_response = on_response
         self._redact = redact
-        self._accumulator = ResponseAccumulator() if self._on_response is not None or not self._same_protocol else None
+        self._accumulator = ResponseAccumulator() if collects_response or not self._same_protocol else None
         self._frame_fields = None if self._same_protocol else FrameFieldLosses(writer.families)
         self._closed = False
         self._losses: list[Loss] | None = None
@@ -441,10 +439,10 @@ class StreamTranslator(StreamProgress):
 
     # ---- state of the response
 
-    def _on_end(self) -> None:
-        """Pass the complete response on."""
-        if self._on_response is not None and self._accumulator is not None:
-            self._on_response(self._accumulator.response())
+    @property
+    def response(self) -> Response | None:
+        """Return the response as the client has it, once it is complete; None before that, and if it failed."""
+        return self._accumulator.response() if self._ended and self._accumulator is not None else None
 
     def _accumulate(self, events: list[Event], others: list[Event]) -> None:
         """Add events to the response that is being collected; `others` are those that are not plain deltas."""

@@ -291,6 +291,10 @@ class ResponseTranslator(Protocol[Frames_co]):
         """Return the losses of the complete response; empty until the stream has ended."""
 
     @property
+    def response(self) -> Response | None:
+        """Return the response as the client has it, once it is complete, if it is collected."""
+
+    @property
     def summary(self) -> Response:
         """Return the response without its content: ids, stop reasons and usage."""
 
@@ -365,7 +369,7 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
         exchange.client_request.codec,
         upstream_request.context,
         transform=_event_filter(exchange),
-        on_response=exchange.store_response if exchange.stores_response else None,
+        collects_response=exchange.stores_response,
         redact=lambda failed: redact_failed_event(failed, redactor),
     )
 
@@ -444,7 +448,7 @@ class StreamingResponse(Generic[Frames]):
         """Learns that the stream has ended, and the error that ended it early."""
 
         self._upstream_request = exchange.upstream_request
-        self._pending_response = exchange.pending_response
+        self._exchange = exchange
         self._translator: ResponseTranslator[Frames] = translator
         self._upstream_response = upstream_response
         self._first_chunk: Frames = first_chunk
@@ -491,13 +495,17 @@ class StreamingResponse(Generic[Frames]):
 
     def chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the client's frames; if the response is stored, the last frame waits for that."""
-        return self._translated_chunks() if self._pending_response is None else self._stored_chunks()
+        return self._stored_chunks() if self._exchange.stores_response else self._translated_chunks()
 
     async def _stored_chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the frames; the last one waits until the response is stored."""
+        pending_response, is_stored = self._exchange.pending_response, False
         async with aclosing(self._translated_chunks()) as chunks:
             async for data in chunks:
-                if self._pending_response is not None and (loss := await self._pending_response.flush()) is not None:
+                if not is_stored and (response := self._translator.response) is not None:
+                    self._exchange.store_response(response)
+                    is_stored = True
+                if pending_response is not None and (loss := await pending_response.flush()) is not None:
                     self._storage_losses.append(loss)
                 yield data
 
