@@ -56,9 +56,20 @@ class SdkClient:
     options: dict[str, Any] = field(default_factory=dict)
 
     def send_text(self, text: str) -> ReceivedResponse:
-        raise NotImplementedError
+        self.history.append(self.text_message(text))
+        return self._request()
 
     def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
+        self.history += [self.result_message(call, output) for call, output in zip(calls, outputs, strict=True)]
+        return self._request()
+
+    def text_message(self, text: str) -> dict[str, Any]:
+        return {"role": "user", "content": text}
+
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _request(self) -> ReceivedResponse:
         raise NotImplementedError
 
 

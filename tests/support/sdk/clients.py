@@ -42,10 +42,6 @@ def _ollama(base_url: str) -> ollama.Client:
 class Anthropic(SdkClient):
     rejection = anthropic.BadRequestError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "content": text})
-        return self._request()
-
     def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
         results = [
             {"type": "tool_result", "tool_use_id": call.id, "content": output}
@@ -84,14 +80,8 @@ class Anthropic(SdkClient):
 class Ollama(SdkClient):
     rejection = ollama.ResponseError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "content": text})
-        return self._request()
-
-    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
-        for call, output in zip(calls, outputs, strict=True):
-            self.history.append({"role": "tool", "tool_name": call.name, "content": output})
-        return self._request()
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        return {"role": "tool", "tool_name": call.name, "content": output}
 
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "messages": self.history}

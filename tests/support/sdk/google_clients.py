@@ -19,9 +19,8 @@ def _google(base_url: str) -> genai.Client:
 class Gemini(SdkClient):
     rejection = genai.errors.ClientError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "parts": [{"text": text}]})
-        return self._request()
+    def text_message(self, text: str) -> dict[str, Any]:
+        return {"role": "user", "parts": [{"text": text}]}
 
     def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
         parts = [
@@ -70,14 +69,11 @@ class Gemini(SdkClient):
 class GeminiInteractions(SdkClient):
     rejection = compat_errors.BadRequestError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"type": "user_input", "content": [{"type": "text", "text": text}]})
-        return self._request()
+    def text_message(self, text: str) -> dict[str, Any]:
+        return {"type": "user_input", "content": [{"type": "text", "text": text}]}
 
-    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
-        for call, output in zip(calls, outputs, strict=True):
-            self.history.append({"type": "function_result", "call_id": call.id, "name": call.name, "result": output})
-        return self._request()
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        return {"type": "function_result", "call_id": call.id, "name": call.name, "result": output}
 
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}

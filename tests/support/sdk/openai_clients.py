@@ -1,7 +1,6 @@
 """Clients of the OpenAI SDK and of the OpenRouter SDK, which uses Chat Completions."""
 
 import json
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -32,14 +31,8 @@ def _openrouter(base_url: str) -> openrouter.OpenRouter:
 class OpenaiChat(SdkClient):
     rejection = openai.BadRequestError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "content": text})
-        return self._request()
-
-    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
-        for call, output in zip(calls, outputs, strict=True):
-            self.history.append({"role": "tool", "tool_call_id": call.id, "content": output})
-        return self._request()
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": call.id, "content": output}
 
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "messages": self.history}
@@ -76,14 +69,8 @@ class OpenaiChat(SdkClient):
 class OpenaiResponses(SdkClient):
     rejection = openai.BadRequestError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "content": text})
-        return self._request()
-
-    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
-        for call, output in zip(calls, outputs, strict=True):
-            self.history.append({"type": "function_call_output", "call_id": call.id, "output": output})
-        return self._request()
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": call.id, "output": output}
 
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
@@ -123,14 +110,8 @@ class OpenaiResponses(SdkClient):
 class Openrouter(SdkClient):
     rejection = openrouter.errors.BadRequestResponseError
 
-    def send_text(self, text: str) -> ReceivedResponse:
-        self.history.append({"role": "user", "content": text})
-        return self._request()
-
-    def send_results(self, calls: Sequence[ReceivedCall], outputs: Sequence[str]) -> ReceivedResponse:
-        for call, output in zip(calls, outputs, strict=True):
-            self.history.append({"role": "tool", "tool_call_id": call.id, "content": output})
-        return self._request()
+    def result_message(self, call: ReceivedCall, output: str) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": call.id, "content": output}
 
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "messages": self.history}
