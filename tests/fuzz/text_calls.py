@@ -7,8 +7,8 @@ from types import FrameType
 from msgspec import Raw
 
 from tests.fuzz.engine import Target
-from tests.support.samples.text_calls import fixture_cases, parse_pieces
-from toolwire.translation.stages.tool_call_parsers.parser import MAX_FAILED_WORK, parse_text
+from tests.support.samples.text_calls import fixture_cases, parse_pieces, parse_text
+from toolwire.translation.stages.tool_call_parsers.parser import MAX_FAILED_WORK
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
 from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tests.support.assertions import non_empty
-from tests.support.samples.text_calls import TextCase, all_cases, outcome
-from toolwire.translation.stages.tool_call_parsers.parser import parse_text
+from tests.support.samples.text_calls import TextCase, all_cases, outcome, parse_text
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS
 from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall, WrittenResult
 

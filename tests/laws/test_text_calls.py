@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tests.support.samples.corpus import needs_recordings
-from tests.support.samples.text_calls import all_cases, fixture_cases, outcome, parse_pieces
-from toolwire.translation.stages.tool_call_parsers.parser import parse_text
+from tests.support.samples.text_calls import all_cases, fixture_cases, outcome, parse_pieces, parse_text
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
 
 EXAMPLES = 10_000 if os.environ.get("TOOLWIRE_WHOLE_CORPUS") else 1_000

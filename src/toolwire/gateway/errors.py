@@ -85,9 +85,9 @@ def redact_extras(extras: Extras | None, redactor: Redactor) -> Extras | None:
     }
 
 
-def provider_error(provider: Provider, kind: ErrorKind, reason: str, status: int = 502) -> ApiError:
-    """Build an error whose message starts with the provider's name."""
-    return ApiError(kind=kind, message=f"{provider.name} {reason}", status=status)
+def provider_error(provider: Provider, kind: ErrorKind, reason: str) -> ApiError:
+    """Build an error of status 502 whose message starts with the provider's name."""
+    return ApiError(kind=kind, message=f"{provider.name} {reason}", status=502)
 
 
 def invalid_response_error(provider: Provider, error: DecodeError) -> ApiError:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.runtime.tool_calls import built_in_tool, run_tool, run_tool_async, single_text
 from tests.support.servers.pages import PageServer, page_response, serve_pages
 from toolwire.runtime.tool import ToolError, ToolOutput
-from toolwire.runtime.tools.web_search import JsonSearch, SearchSettings, searxng
+from toolwire.runtime.tools.web_search import JsonSearch, searxng
 
 FOUND = {
     "results": [
@@ -67,20 +67,6 @@ def test_any_json_service_can_be_configured(tmp_path: Path) -> None:
     )
     assert "T\nS [1]\n\nSources:\n[1] T (https://a.test)" in single_text(output)
     assert "x-key: secret-key" in server.request_heads[0].lower()
-
-
-def test_search_settings_build_a_backend() -> None:
-    read = msgspec.toml.decode(b'searxng = "http://a.test/"', type=SearchSettings)
-    assert read.backend() == searxng("http://a.test")
-    written = b'url = "https://a.test/?q={query}"\nresults = "web.items"\nheaders = { "X-Key" = "k" }'
-    backend = msgspec.toml.decode(written, type=SearchSettings).backend()
-    assert backend == JsonSearch(url="https://a.test/?q={query}", results="web.items", headers={"X-Key": "k"})
-
-
-@pytest.mark.parametrize("table", [{}, {"searxng": "a", "url": "b{query}"}, {"url": "a"}, {"urls": "a{query}"}])
-def test_incomplete_search_settings_are_an_error(table: dict[str, str]) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(table, SearchSettings)
 
 
 def test_no_results_are_reported(tmp_path: Path) -> None:

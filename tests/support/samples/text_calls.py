@@ -1,6 +1,7 @@
 """Answers in which models wrote calls as text: a selection in the repository, and the full set where it is present."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from msgspec import Raw
 
 from tests.support.paths import ROOT
 from tests.support.samples.corpus import CORPUS
-from toolwire.translation.stages.tool_call_parsers.parser import Segment, TextCallParser, merge_segments, parse_text
+from toolwire.translation.stages.tool_call_parsers.parser import Segment, TextCallParser, find_open_reasoning
 
 FIXTURES = ROOT / "tests" / "fixtures" / "text_calls"
 FULL_SET = CORPUS / "text_calls"
@@ -61,6 +62,33 @@ def outcome(segments: list[Segment]) -> Outcome:
         {"name": segment.name, "arguments": json.loads(segment.text)} for segment in segments if segment.kind == "call"
     ]
     return Outcome(calls, texts["text"], texts["reasoning"])
+
+
+def parse_text(
+    text: str,
+    tools: Mapping[str, Raw | None],
+    *,
+    calls: str = "auto",
+    reasoning: str = "auto",
+    model: str | None = None,
+    bare: bool = True,
+    finished: bool = True,
+) -> list[Segment]:
+    """Return the segments of a complete answer; reasoning that the prompt opened is recognized by its end."""
+    closer = find_open_reasoning(text, reasoning)
+    parser = TextCallParser(tools, calls=calls, reasoning=reasoning, model=model, bare=bare, reasoning_closer=closer)
+    return merge_segments([*parser.feed(text), *parser.finish(finished=finished)])
+
+
+def merge_segments(segments: list[Segment]) -> list[Segment]:
+    """Return segments with consecutive pieces of text or of reasoning joined."""
+    merged: list[Segment] = []
+    for segment in segments:
+        if merged and segment.kind == merged[-1].kind != "call":
+            merged[-1] = Segment(segment.kind, merged[-1].text + segment.text)
+        else:
+            merged.append(segment)
+    return merged
 
 
 def parse_whole(case: TextCase) -> list[Segment]:

@@ -13,9 +13,9 @@ from msgspec import Raw
 
 from tests.support.clock import Clock
 from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.samples.text_calls import parse_text
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import http_client, serve_app
-from toolwire.translation.stages.tool_call_parsers.parser import parse_text
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptError, parse_script

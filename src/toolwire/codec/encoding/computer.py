@@ -17,7 +17,7 @@ where the format supports them, and are refused elsewhere: the gateway never ack
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -526,15 +526,10 @@ CANONICAL_ADAPTER = replace(
 """The format of clients that run canonical actions."""
 
 
-def computer_tool(
-    width: int,
-    height: int,
-    kinds: tuple[str, ...] = tuple(_ACTION_SCHEMAS),
-    environment: Literal["browser", "desktop"] = "browser",
-) -> NativeTool:
-    """Declare a screen of this size that the client operates with canonical actions."""
+def computer_tool(width: int, height: int, kinds: tuple[str, ...] = tuple(_ACTION_SCHEMAS)) -> NativeTool:
+    """Declare a browser of this size that the client operates with canonical actions."""
     computer = Computer(
-        dialect=COMPUTER_FUNCTION_NAME, kinds=kinds, width=width, height=height, environment=environment, at=""
+        dialect=COMPUTER_FUNCTION_NAME, kinds=kinds, width=width, height=height, environment="browser", at=""
     )
     return NativeTool(
         protocol=CANONICAL_ADAPTER.family,

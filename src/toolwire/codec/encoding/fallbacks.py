@@ -44,12 +44,15 @@ def opaque_as_text(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> st
     return None
 
 
-def readable_text(raw: Raw, fields: Container[str], limit: int = 100_000) -> str | None:
-    """Join the strings of a JSON value that people read, one per line and cut to `limit`; None if there are none.
+LIMIT_READABLE_TEXT = 100_000
+
+
+def readable_text(raw: Raw, fields: Container[str]) -> str | None:
+    """Join the strings of a JSON value that people read, one per line and cut if too long; None if there are none.
 
     They stand in objects under one of the fields, for targets that can't use the value itself.
     """
-    return "\n".join(readable_strings(decode_json(raw), fields))[:limit] or None
+    return "\n".join(readable_strings(decode_json(raw), fields))[:LIMIT_READABLE_TEXT] or None
 
 
 def readable_strings(value: object, fields: Container[str], *, is_readable: bool = True) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
-from toolwire.codec.hosts.profile import Facts, HostProfile, Source, Wording
+from toolwire.codec.hosts.profile import Facts, HostProfile, Source
 
 GROUPS = ("messages", "content", "reasoning", "tools", "choice", "thinking", "output", "fields")
 
@@ -65,8 +65,3 @@ def describe_addresses(profile: HostProfile) -> str:
     parts = [*patterns.hostnames, *[f"port {port}" for port in patterns.ports]]
     paths = f" with path {' or '.join(patterns.paths)}" if patterns.paths else ""
     return ", ".join(parts) + paths
-
-
-def describe_wordings(profile: HostProfile) -> Iterator[tuple[str, Wording]]:
-    """Yield the error messages of a host, by the fact that a request violates."""
-    yield from profile.errors.wordings.items()

@@ -268,9 +268,9 @@ def read_in_source(*references: str, note: str = "") -> Source:
     return Source(kind="source", references=references, note=note)
 
 
-def from_types(*references: str, note: str = "") -> Source:
+def from_types(*references: str) -> Source:
     """Return the source of a fact from the types of the host's SDK."""
-    return Source(kind="types", references=references, note=note)
+    return Source(kind="types", references=references)
 
 
 def peer(*references: str, note: str = "") -> Source:

@@ -76,7 +76,6 @@ decode_elements = msgspec.json.Decoder(list[Raw]).decode
 decode_string = msgspec.json.Decoder(str).decode
 """Decode a JSON string."""
 _decode_any = msgspec.json.Decoder().decode
-_EMPTY: dict[str, Any] = {}
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 LIMIT_BYTES = 256 * 1024 * 1024

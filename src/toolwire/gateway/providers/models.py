@@ -116,26 +116,29 @@ def installed_models(listing: bytes) -> tuple[str, ...]:
         return ()
 
 
-async def with_ollama_models(providers: Mapping[str, Provider], timeout: float = 2) -> dict[str, Provider]:
+_TIMEOUT = 2.0  # seconds to wait for an Ollama, which may not run
+
+
+async def with_ollama_models(providers: Mapping[str, Provider]) -> dict[str, Provider]:
     """Return the providers with the installed models of each Ollama; the most recent model is its default."""
     transport = Transport()
     try:
         updated = await asyncio.gather(
-            *(_with_installed_models(provider, transport, timeout) for provider in providers.values())
+            *(_with_installed_models(provider, transport) for provider in providers.values())
         )
     finally:
         transport.close()
     return dict(zip(providers, updated, strict=True))
 
 
-async def _with_installed_models(provider: Provider, transport: Transport, timeout: float) -> Provider:
+async def _with_installed_models(provider: Provider, transport: Transport) -> Provider:
     """Return a provider with its installed models, or unchanged if it is no Ollama or can't be reached."""
     if provider.protocol != "ollama":
         return provider
     headers = provider.request_headers(PROTOCOLS["ollama"].surface).items()
     head = request_head(provider.origin, replace(provider, path=None).request_target("/api/tags"), headers, "GET")
     try:
-        response = await transport.send(provider.origin, head, None, read_timeout=timeout, connect_timeout=timeout)
+        response = await transport.send(provider.origin, head, None, read_timeout=_TIMEOUT, connect_timeout=_TIMEOUT)
         names = installed_models(await response.read(LIMIT_TAGS_RESPONSE))
     except TransportError:
         return provider  # it may start later; `toolwire doctor` reports the problem

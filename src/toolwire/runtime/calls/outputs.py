@@ -1,6 +1,5 @@
 """Convert tool results to content parts, redact secrets and enforce size limits."""
 
-import base64
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -196,8 +195,3 @@ def _summarize(parts: Sequence[Part]) -> str:
     """Return the beginning of the text as a summary, with the type name for other parts."""
     text = " ".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
     return text if len(text) <= _SUMMARY_LENGTH else text[:_SUMMARY_LENGTH] + "..."
-
-
-def image_part(data: bytes, media_type: str, name: str | None = None) -> Media:
-    """Build an inline image part."""
-    return Media(kind="image", media_type=media_type, name=name, source=Inline(data=base64.b64encode(data).decode()))

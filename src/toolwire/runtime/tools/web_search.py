@@ -80,38 +80,6 @@ class JsonSearch(Struct, frozen=True, kw_only=True):
             raise ToolError("the response of the search service is not JSON", "search") from error
 
 
-class SearchSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `[search]` table of the configuration: a SearXNG URL, or the URL and paths of any service."""
-
-    searxng: str | None = None
-    url: str | None = None
-    headers: dict[str, str] = {}
-    results: str = "results"
-    title: str = "title"
-    link: str = "url"
-    text: str = "content"
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` unless the table sets exactly one valid service."""
-        if (self.searxng is None) == (self.url is None):
-            raise ValueError("[search] needs either searxng or url")
-        if self.url is not None and "{query}" not in self.url:
-            raise ValueError("the url of [search] must contain {query}")
-
-    def backend(self) -> SearchBackend:
-        """Return the configured search service."""
-        if self.searxng is not None:
-            return searxng(self.searxng, headers=self.headers)
-        return JsonSearch(
-            url=self.url or "",
-            headers=self.headers,
-            results=self.results,
-            title=self.title,
-            link=self.link,
-            text=self.text,
-        )
-
-
 def searxng(base_url: str, *, headers: dict[str, str] | None = None) -> JsonSearch:
     """Return a SearXNG instance as a search service. Its settings must enable the JSON format."""
     return JsonSearch(url=f"{base_url.rstrip('/')}/search?q={{query}}&format=json", headers=headers or {})

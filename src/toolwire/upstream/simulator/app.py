@@ -50,14 +50,16 @@ from toolwire.upstream.simulator.validation import (
 _STORED_KINDS = {"openai-responses": "response", "gemini-interactions": "interaction"}
 
 
+_MAX_CONVERSATIONS = 1000
+
+
 class StoredConversations:
     """Conversations by response id, for protocols that continue a stored response (`previous_response_id`).
 
     The oldest are dropped first.
     """
 
-    def __init__(self, limit: int = 1000) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._messages: dict[str, tuple[Message, ...]] = {}
 
     def expand_request(self, request: Request, protocol: str) -> Request:
@@ -78,7 +80,7 @@ class StoredConversations:
         reply_messages = response.candidates[0].messages if response.candidates else ()
         self._messages.pop(response.id, None)
         self._messages[response.id] = (*request.messages, *reply_messages)
-        while len(self._messages) > self._limit:
+        while len(self._messages) > _MAX_CONVERSATIONS:
             del self._messages[next(iter(self._messages))]
 
 
@@ -111,7 +113,6 @@ class Simulator:
         require_key: bool = False,
         pace: float = 0,
         limit_body: int = LIMIT_BODY,
-        signature_key: SignatureKey | None = None,
         dialect: str | None = None,
         profiles: Iterable[HostProfile] = (),
     ) -> None:
@@ -123,7 +124,7 @@ class Simulator:
         self._require_key = require_key
         self._pace = pace
         self._limit_body = limit_body
-        self._signature_key = signature_key or SignatureKey()
+        self._signature_key = SignatureKey()
         self._conversations = StoredConversations()
         self._hosts = {profile.protocol: SimulatedHost(profile) for profile in profiles}
 

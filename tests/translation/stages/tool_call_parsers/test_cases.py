@@ -12,12 +12,13 @@ from tests.support.samples.text_calls import (
     TextCase,
     all_cases,
     fixture_cases,
+    merge_segments,
     outcome,
     parse_pieces,
     parse_whole,
     squeeze,
 )
-from toolwire.translation.stages.tool_call_parsers.parser import TextCallParser, find_open_reasoning, merge_segments
+from toolwire.translation.stages.tool_call_parsers.parser import TextCallParser, find_open_reasoning
 
 CALLS = ("call", "call_open_think")
 JUDGED = {case.id: case for case in fixture_cases() if case.id not in CONTRADICTORY | ENDLESS_REASONING}

@@ -3,8 +3,9 @@
 import pytest
 from msgspec import Raw
 
+from tests.support.samples.text_calls import parse_text
 from toolwire.translation.stages.tool_call_parsers.attempts import MAX_BLOCK
-from toolwire.translation.stages.tool_call_parsers.parser import MAX_FAILED_WORK, TextCallParser, parse_text
+from toolwire.translation.stages.tool_call_parsers.parser import MAX_FAILED_WORK, TextCallParser
 
 TOOLS: dict[str, Raw | None] = {"now": None, "get_weather": None}
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'

@@ -22,7 +22,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.tools import Tool, ToolGroup
-from toolwire.codec.encoding.fallbacks import readable_strings
+from toolwire.codec.encoding.fallbacks import LIMIT_READABLE_TEXT, readable_strings
 from toolwire.codec.encoding.hosted_tools import hosted_call_as_text, is_mcp_part
 from toolwire.codec.encoding.media import ERROR_MARK
 from toolwire.codec.encoding.plan import FORM_REASON
@@ -284,11 +284,8 @@ def _decode_update(shape: ConfigurationUpdate) -> Message:
     return Message(role="developer", parts=(change,), id=unset_to_none(shape.id))
 
 
-def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
-    """Join the readable texts of an item, for protocols that cannot use the item; None if it has none.
-
-    Text beyond `limit` characters is cut.
-    """
+def _readable_text(kind: str, members: dict[str, Raw]) -> str | None:
+    """Join the readable texts of an item, for protocols that cannot use the item; None if it has none."""
     if kind in _UNREADABLE_KINDS or kind.removesuffix("_output") in _PAIRED_KINDS:
         return None
     texts = [
@@ -297,7 +294,7 @@ def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> 
         for text in readable_strings(decode_json(raw), _READABLE_FIELDS, is_readable=name in _READABLE_FIELDS)
     ]
     lines = [text for text, _ in groupby(texts)]  # some items repeat a text in a list
-    return f"[{kind}: {chr(10).join(lines)[:limit]}]" if lines else None
+    return f"[{kind}: {chr(10).join(lines)[:LIMIT_READABLE_TEXT]}]" if lines else None
 
 
 # ---- encode

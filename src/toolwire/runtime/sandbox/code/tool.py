@@ -9,7 +9,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +36,9 @@ from toolwire.runtime.search.deferred_tools import SEARCH_TOOL_NAME, indexed_too
 from toolwire.runtime.search.index import ToolIndex
 from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, ToolError, ToolOutput, takes_program_calls
 
+if TYPE_CHECKING:
+    from toolwire.runtime.run.step_log import StepLog
+
 RUN_CODE = "run_code"
 _MAX_WORKERS = 4
 _GRACE_SECONDS = 5.0
@@ -52,30 +55,10 @@ _ERROR_MESSAGES = {
 _OUTCOME_DECODER: msgspec.msgpack.Decoder[HostCallOutcome] = msgspec.msgpack.Decoder(CallReturned | CallRaised)
 
 
-class StepLog(Protocol):
-    """The part of the run's step log used here: intents before an effect, outcomes after it."""
-
-    def intent(self, name: str) -> bytes | None:
-        """Return the recorded intent of a step; None if it never started."""
-        ...
-
-    def outcome(self, name: str) -> bytes | None:
-        """Return the recorded outcome of a step; None if it did not finish."""
-        ...
-
-    def begin(self, name: str, intent: bytes) -> None:
-        """Record that a step starts."""
-        ...
-
-    def finish(self, name: str, outcome: bytes) -> None:
-        """Record the outcome of a step."""
-        ...
-
-
 class SnapshotStore(Struct, frozen=True):
     """The step log that holds snapshots of waiting programs, and the key that signs them."""
 
-    step_log: Callable[[ToolContext], StepLog]
+    step_log: "Callable[[ToolContext], StepLog]"
     key: bytes
 
 

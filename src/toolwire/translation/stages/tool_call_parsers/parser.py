@@ -426,22 +426,6 @@ class TextCallParser:
         return self._fresh and (self._boundary == "reasoning" or not after_reasoning)
 
 
-def parse_text(
-    text: str,
-    tools: Mapping[str, Raw | None],
-    *,
-    calls: str = "auto",
-    reasoning: str = "auto",
-    model: str | None = None,
-    bare: bool = True,
-    finished: bool = True,
-) -> list[Segment]:
-    """Return the segments of a complete answer; reasoning that the prompt opened is recognized by its end."""
-    closer = find_open_reasoning(text, reasoning)
-    parser = TextCallParser(tools, calls=calls, reasoning=reasoning, model=model, bare=bare, reasoning_closer=closer)
-    return merge_segments([*parser.feed(text), *parser.finish(finished=finished)])
-
-
 def find_open_reasoning(text: str, reasoning: str) -> str:
     """Return the mark that ends reasoning which the prompt opened; empty if there is none."""
     words = vocabulary("off", reasoning, None, interleaved=False)
@@ -491,14 +475,3 @@ def body_may_change(body: bytes) -> bool:
             return True
         place = body.find(b'"content"', place + 1)
     return False
-
-
-def merge_segments(segments: list[Segment]) -> list[Segment]:
-    """Return segments with consecutive pieces of text or of reasoning joined."""
-    merged: list[Segment] = []
-    for segment in segments:
-        if merged and segment.kind == merged[-1].kind != "call":
-            merged[-1] = Segment(segment.kind, merged[-1].text + segment.text)
-        else:
-            merged.append(segment)
-    return merged

@@ -1,5 +1,6 @@
 """`toolwire ask --browser`, and the reports of its runs."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -9,12 +10,17 @@ import pytest
 
 from tests.runtime.tools.browser.chromium.form_task import DONE, INJECTED_ORDERS, serve_form, task_turns
 from tests.support.runtime.cli_process import run_toolwire, write_script
-from toolwire.codec.encoding.media import image_size
-from toolwire.runtime.calls.outputs import image_part
+from toolwire.canonical.content import Inline, Media
+from toolwire.codec.encoding.media import Size, image_size
 
 PLAYED = [
     {"actions": msgspec.to_builtins(turn.actions)} if turn.actions else {"text": turn.text} for turn in task_turns()
 ]
+
+
+def screenshot_size(path: Path) -> Size | None:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return image_size(Media(kind="image", media_type="image/png", source=Inline(data=data)))
 
 
 def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
@@ -44,7 +50,7 @@ def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
     assert re.findall(r'<polyline points="([^"]*)"', page) == ["120,220 420,220"]
     names = [f"{number:03}.png" for number in range(1, 9)]
     assert [name for name in names if f'src="{name}"' in page] == names
-    sizes = {image_size(image_part((tmp_path / "seen" / name).read_bytes(), "image/png")) for name in names}
+    sizes = {screenshot_size(tmp_path / "seen" / name) for name in names}
     assert sizes == {(1280, 800)}
 
 
@@ -82,7 +88,7 @@ def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
     assert "a long list" in read
     assert "Send" not in read
     run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
-    assert image_size(image_part((tmp_path / "seen" / "001.png").read_bytes(), "image/png")) == (800, 600)
+    assert screenshot_size(tmp_path / "seen" / "001.png") == (800, 600)
 
 
 @pytest.mark.parametrize(
