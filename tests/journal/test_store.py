@@ -45,10 +45,10 @@ def test_equal_losses_are_stored_once(tmp_path: Path) -> None:
     ]
     lost = [one, one, other, [], one, other, other, [], []]
     records = [replace(make_record(number), losses=list(losses)) for number, losses in enumerate(lost)]
-    store = opened(tmp_path)
-    store.add(make_batch(records))
+    with contextlib.closing(opened(tmp_path)) as store:
+        store.add(make_batch(records))
+        assert [record.losses for _, record in store.latest(len(lost))] == lost
     assert [record.losses for record in records] == lost
-    assert [record.losses for _, record in store.latest(len(lost))] == lost
     alike, apart = [replace(make_record(n), losses=one) for n in range(9)], [replace(make_record(n)) for n in range(9)]
     assert len(encode_records(alike)) < len(encode_records(apart)) + 2 * len(msgspec.json.encode(one)) + 9 * 15
 
@@ -89,9 +89,9 @@ def test_record_with_a_changed_field_is_stored_completely(tmp_path: Path, name: 
     other = replace(one, **{name: OTHERS[name]})
     assert other != one
     records = [one, other, one, one, other, other, replace(one, id="ex_3", at=7.5)]
-    store = opened(tmp_path)
-    store.add(make_batch(records))
-    assert [record for _, record in store.latest(9)] == records
+    with contextlib.closing(opened(tmp_path)) as store:
+        store.add(make_batch(records))
+        assert [record for _, record in store.latest(9)] == records
 
 
 def test_similar_records_store_only_unique_fields() -> None:
