@@ -47,6 +47,11 @@ def test_public_name_is_importable_and_documented(name: str) -> None:
     assert value.__doc__
 
 
+def test_public_name_is_looked_up_only_once() -> None:
+    value = toolwire.translate
+    assert vars(toolwire)["translate"] is value
+
+
 def test_star_import_provides_all_names() -> None:
     scope: dict[str, object] = {}
     exec("from toolwire import *", scope)

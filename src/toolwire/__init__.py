@@ -80,7 +80,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that `import toolwire` stays cheap."""
     if (module := _MODULES.get(name)) is None:
         raise AttributeError(f"module 'toolwire' has no attribute {name!r}")
-    return getattr(import_module(f"toolwire.{module}"), name)
+    value = globals()[name] = getattr(import_module(f"toolwire.{module}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

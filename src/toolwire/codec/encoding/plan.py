@@ -130,7 +130,7 @@ class EncodingPlan:
             return id
         if (legal := self._ids.get(id)) is None:
             legal = self._ids[id] = legal_id(id, self._rules.id_pattern, self._rules.id_limit)
-            if legal not in (id, original_id(id)):
+            if legal != id and legal != original_id(id):
                 self.report.id_rewritten(id, legal)
         return legal
 
