@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.setup import GatewaySetup, routed_model, serve_gateway
 from tests.support.gateway.tool_loop_task import (
     EXPECTED_CALLS,
@@ -76,7 +77,7 @@ def _run(
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     if run.returncode != 0:
         return f"exit {run.returncode}: {run.stderr[-2000:]}"
