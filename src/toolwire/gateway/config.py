@@ -98,6 +98,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
     providers: tuple[str, ...] = ()
     model: str | None = None
     balance: Literal["order", "weight"] = "order"
+    retry_invalid_calls: int = 0
     strict: Strictness = False
     repair: bool = True
     hosted_tools: Literal["drop", "function", "refuse"] = "drop"
@@ -467,6 +468,8 @@ def _check_backends(route: RouteSection, location: str, providers: Mapping[str, 
         for name in ("timeout", "context"):
             if (limit := getattr(backend, name)) is not None and limit <= 0:
                 raise ConfigError(f"{entry}.{name}: must be greater than 0")
+    if route.retry_invalid_calls not in (0, 1):
+        raise ConfigError(f"{location}.retry_invalid_calls: must be 0 or 1")
     if route.balance == "weight" and not any(backend.weight for backend in route.backend_sections):
         raise ConfigError(f"{location}.balance: no backend has a weight greater than 0")
 

@@ -76,6 +76,8 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     response_model: str | None = None
     """Model as reported by the provider."""
     stop_reasons: list[str] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)
+    """Number of the model's calls by outcome: `valid`, `invalid_json`, `unknown_tool`, `schema_mismatch`."""
     losses: list[Loss] = field(default_factory=list)
     traceparent: str = ""
     """W3C trace context of the client's request."""

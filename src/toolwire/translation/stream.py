@@ -102,6 +102,7 @@ class StreamTranslator(StreamProgress):
         transform: Receives all events first, and returns those to continue with.
         collects_response: Makes `response` available, also between equal protocols.
         redact: Rewrites failures before they are passed on.
+        observe: Receives all events as the client gets them, and those among them that are not plain deltas.
 
     """
 
@@ -114,8 +115,10 @@ class StreamTranslator(StreamProgress):
         transform: Callable[[list[Event]], list[Event]] | None = None,
         collects_response: bool = False,
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
+        observe: Callable[[list[Event], list[Event]], None] | None = None,
     ) -> None:
         super().__init__(reader)
+        self._observe_events = observe
         self._context = context
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
@@ -247,6 +250,8 @@ class StreamTranslator(StreamProgress):
                     return self._refuse_constraint(events, events.index(event))
         self._accumulate(events, others)
         self._observe_all(others)
+        if self._observe_events is not None:
+            self._observe_events(events, others)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._abort(ResponseFailed(error=failure, broken=True))
@@ -382,6 +387,8 @@ class StreamTranslator(StreamProgress):
 
     def _observe_forwarded(self, events: list[Event], others: list[Event]) -> None:
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
+        if self._observe_events is not None:
+            self._observe_events(events, others)
         if self._accumulator is not None:
             self._accumulator.buffer(events)
         if not others and not self._writer.end_event_repeats_response:

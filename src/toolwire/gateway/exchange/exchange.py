@@ -6,6 +6,7 @@ exchange is in its `services`.
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import ToolRefusals
 from toolwire.gateway.exchange.breakers import Breakers
+from toolwire.gateway.exchange.call_checks import CallChecker, CallOutcome
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.refusal_memo import RefusalMemo
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
@@ -84,6 +86,9 @@ class ExchangeObserver(Struct):
 
     def on_settings_refused(self, backend: Backend, model: str, settings: list[str]) -> None:
         """Note optional settings that the backend refused, so that the request is sent once more without them."""
+
+    def on_call(self, backend: Backend, outcome: CallOutcome) -> None:
+        """Note a call of the model, and whether it is valid."""
 
     def on_response(self, response: "BufferedResponse | StreamingResponse[bytes] | FrameLogReader") -> None:
         """Note the response, of which the client has received nothing yet."""
@@ -175,6 +180,15 @@ class Exchange:
     def has_same_protocol(self) -> bool:
         """Return whether the backend speaks the client's protocol."""
         return self.client_request.codec is self.upstream_request.codec
+
+    def call_checker(self) -> CallChecker | None:
+        """Return the checker for the calls of the response; None if the client declared no tools."""
+        if not self.request.tools:
+            return None
+        upstream_request = self.upstream_request
+        return CallChecker(
+            self.request, upstream_request.codec, partial(self.observer.on_call, upstream_request.backend)
+        )
 
     @property
     def strict(self) -> Strictness:

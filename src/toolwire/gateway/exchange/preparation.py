@@ -25,13 +25,15 @@ from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, reque
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, text_recovery
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.backend_facts import BackendFacts, known_backend, look_up_backend
+from toolwire.gateway.exchange.call_checks import DeclaredTools
 from toolwire.gateway.exchange.conversation_memo import CompleteEncodingRequired
 from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.refusals import omit_settings
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import check_loss_count
-from toolwire.gateway.rounds.continuation import ProtocolPair, RouteTools
+from toolwire.gateway.rounds.call_retry import CallRetryRounds
+from toolwire.gateway.rounds.continuation import ProtocolPair, RoundMerger, RouteTools
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
 from toolwire.protocols import PROTOCOLS
@@ -115,7 +117,22 @@ def build_upstream_request(
     if refusals := exchange.services.refusals.find(backend, exchange.request.model):
         omit_settings(exchange, upstream_request, refusals)
         raise_for_losses(upstream_request.losses, draft.upstream.name, strict=exchange.strict)
+    if exchange.route_match.options.retry_invalid_calls:
+        _retry_calls(exchange, upstream_request)
     return upstream_request
+
+
+def _retry_calls(exchange: Exchange, upstream_request: UpstreamRequest) -> None:
+    """Let invalid calls of the response be requested again, unless the gateway runs tools for it."""
+    sampling = exchange.request.sampling
+    is_single = sampling is None or sampling.n in (None, 1)
+    if exchange.request.tools and is_single and type(upstream_request.rounds) in (type(None), RoundMerger):
+        upstream_request.rounds = CallRetryRounds(
+            DeclaredTools(exchange.request),
+            upstream_request.context.mapping,
+            exchange.route_match.options.retry_invalid_calls,
+            partial(exchange.observer.on_call, upstream_request.backend),
+        )
 
 
 def _translate_draft(draft: Draft, route_tools: RouteTools | None, *, complete: bool) -> UpstreamRequest:

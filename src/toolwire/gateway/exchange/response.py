@@ -30,6 +30,7 @@ from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
 from toolwire.gateway.exchange.refusals import send_request
 from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, classify_error, find_side_effect
 from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
+from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
 from toolwire.translation.body import body_bytes, raise_for_losses
@@ -152,6 +153,9 @@ async def _complete_rounds(exchange: Exchange, response: Response) -> Response:
     further = UpstreamRounds(exchange)
     if isinstance(rounds, GatewayToolLoop):
         return await rounds.complete_response(response, further.request, further.left)
+    if isinstance(rounds, CallRetryRounds):
+        codec, body = upstream_request.codec, upstream_request.body
+        return await rounds.complete_response(response, further.request, codec, body)
     for _ in range(further.left):
         if not is_paused(response):
             break
@@ -174,7 +178,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
         context = upstream_request.context = replace(context, text_recovery=None)
     if exchange.has_same_protocol and upstream_request.rounds is None and context.text_recovery is None:
         peek = upstream_request.codec.peek
-        if (summary := await executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
+        summary = await executor.run_in_thread(peek, body) if heavy else peek(body)
+        if summary is not None and not (exchange.request.tools and _has_calls(summary)):
             return BufferedResponse(body, upstream_request.losses, summary)
     if heavy:
         decoded = await executor.run_in_thread(_decode_response, upstream_request, body)
@@ -183,6 +188,11 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     if upstream_request.rounds is not None:
         decoded = await _complete_rounds(exchange, recover_text(decoded, upstream_request.context))
     return await _client_response(exchange, decoded, body)
+
+
+def _has_calls(summary: Response) -> bool:
+    """Return whether a response stopped for calls, which are to be checked."""
+    return any(candidate.stop is not None and candidate.stop.reason == "tool_use" for candidate in summary.candidates)
 
 
 async def _read_body(exchange: Exchange, upstream_response: UpstreamResponse) -> bytes:
@@ -223,10 +233,12 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
         adapted, data, losses = await executor.run(
             _encode_response, exchange, client_response, heavy=is_heavy_body(body)
         )
+    if exchange.upstream_request.checker is not None:
+        exchange.upstream_request.checker.report_outcomes()
     if data is None:
         if pending_response is not None:
             pending_response.complete(body)
-        return BufferedResponse(body, exchange.upstream_request.losses, response)
+        return BufferedResponse(body, exchange.upstream_request.losses + losses, response)
     if exchange.stores_response:
         exchange.store_response(adapted)
     return BufferedResponse(data, exchange.upstream_request.losses + losses, response)
@@ -260,10 +272,14 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
     client, upstream_request = exchange.client_request.codec, exchange.upstream_request
     upstream, context = upstream_request.codec, upstream_request.context
     response = adapt_response(decoded, upstream, client, context)
+    checker = upstream_request.checker = exchange.call_checker()
+    faults = None if checker is None else checker.check_response(response)
     can_pass_through = client is upstream and upstream_request.rounds is None
     if can_pass_through and response is decoded and decoded.error is None:
-        return response, None, []
+        return response, None, faults.resolve(response, upstream.wire_names) if faults else []
     encoding = client.encode_response(response, context)
+    if faults:
+        encoding.report.include(faults)
     if context.text_recovery is not None:
         report_recovered(response, encoding.report)
     losses = encoding.report.resolve(response, upstream.wire_names) if encoding.report else []
@@ -355,15 +371,16 @@ async def _stream_from_body(
     response = await executor.run(_decode_response, upstream_request, body, heavy=heavy)
     if response.error is not None and not response.candidates:
         raise RequestRejected(response.error, attempt=classify_error(response.error))
-    if isinstance(upstream_request.rounds, GatewayToolLoop):
+    if isinstance(upstream_request.rounds, GatewayToolLoop | CallRetryRounds):
         response = await _complete_rounds(exchange, response)
     events = unfold(response)
     return StreamingResponse(exchange, None, translator, translator.translate_events(events))
 
 
 def _response_translator(exchange: Exchange) -> StreamTranslator:
-    """Build the translator of a streamed response, with secrets redacted from its errors."""
+    """Build the translator of a streamed response, with secrets redacted from its errors, and its calls checked."""
     upstream_request, redactor = exchange.upstream_request, exchange.services.redactor
+    checker = upstream_request.checker = exchange.call_checker()
     return StreamTranslator(
         upstream_request.codec,
         exchange.client_request.codec,
@@ -371,6 +388,7 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
         transform=_event_filter(exchange),
         collects_response=exchange.stores_response,
         redact=lambda failed: redact_failed_event(failed, redactor),
+        observe=None if checker is None else checker.observe,
     )
 
 
@@ -464,7 +482,12 @@ class StreamingResponse(Generic[Frames]):
     @property
     def losses(self) -> list[Loss]:
         """Return all losses known so far."""
-        return self._upstream_request.losses + self._translator.losses + self._storage_losses
+        checker, response_losses = self._upstream_request.checker, self._translator.losses
+        broken_calls = [] if checker is None else checker.losses
+        if broken_calls and response_losses:  # the encoder may have reported the same arguments
+            paths = {loss.path for loss in response_losses}
+            broken_calls = [loss for loss in broken_calls if loss.path not in paths]
+        return self._upstream_request.losses + response_losses + self._storage_losses + broken_calls
 
     @property
     def usage(self) -> Usage | None:

@@ -28,6 +28,7 @@ from toolwire.gateway.errors import (
     read_retry_after,
     transport_rejection,
 )
+from toolwire.gateway.exchange.call_checks import CallChecker
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
@@ -50,6 +51,8 @@ class UpstreamRequest(Struct):
     """Merges further rounds into one response; None if there is only one round."""
     dialect: Dialect | None = None
     """The dialect in which tools are prompted; None if the server takes them."""
+    checker: CallChecker | None = None
+    """Checks the calls of the response; None if there are no tools."""
 
 
 _BUSY_STATUSES = frozenset({429, 503, 529})

@@ -41,6 +41,7 @@ class RequestRecord(Struct, kw_only=True):
     failed: bool = False
     losses: int = 0  # all but those of severity `info`
     loss_errors: int = 0
+    calls: dict[str, int] | None = None  # by outcome
     failovers: int = 0  # backends that failed before the one that responded
     usage: Usage | None = None
     error: str = ""

@@ -161,6 +161,7 @@ _LOSSES = "toolwire_losses_total"
 _REFUSED_SETTINGS = "toolwire_refused_settings_total"
 _FAILOVERS = "toolwire_failovers_total"
 _BREAKERS = "toolwire_breakers_open"
+_CALLS = "toolwire_calls_total"
 _STREAMS = "toolwire_streams"
 _WRITTEN = "toolwire_journal_written_total"
 _DROPPED = "toolwire_journal_dropped_total"
@@ -169,6 +170,7 @@ _RARE_FAMILIES = (
     (_REFUSED_SETTINGS, "counter"),
     (_FAILOVERS, "counter"),
     (_BREAKERS, "gauge"),
+    (_CALLS, "counter"),
     (OVERFLOW_METRIC, "counter"),
 )
 """Metrics that are shown once they have a sample."""
@@ -213,6 +215,11 @@ class Metrics:
         """Count a failure of a provider after which the next backend of the route was tried."""
         labels = f'provider="{_escape_label(provider)}",reason="{reason}"'
         self._values[self._slot(f"{_FAILOVERS}{{{labels}}}")] += 1
+
+    def count_call(self, provider: str, model: str, outcome: str) -> None:
+        """Count a call of a model, by whether it is valid."""
+        labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}",outcome="{outcome}"'
+        self._values[self._slot(f"{_CALLS}{{{labels}}}")] += 1
 
     def set_breaker(self, provider: str, model: str, *, is_open: bool) -> None:
         """Set whether the circuit breaker of a backend is open in this worker."""

@@ -15,6 +15,7 @@ from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path
+from toolwire.gateway.exchange.call_checks import CallOutcome
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.exchange.routing import Backend
@@ -119,6 +120,7 @@ class FinishedExchange(Struct, gc=False):
                 request.streamed,
                 request.error,
                 request.failed,
+                request.calls,
             ),
             *(self.route, self.tenant, self.strict, self.protocol, self.response_model, self.stop_reasons, self.losses),
             self.trace_parent,
@@ -149,6 +151,7 @@ class FinishedExchange(Struct, gc=False):
             response_id=self.response_id,
             response_model=self.response_model,
             stop_reasons=[stop.reason for stop in self.stop_reasons if stop is not None],
+            calls=request.calls or {},
             losses=self.losses,
             traceparent=self.trace_parent,
             bodies=self.bodies,
@@ -268,6 +271,13 @@ class RequestObserver(ExchangeObserver):
         """Count the settings that the backend refused."""
         for setting in settings:
             self.outputs.metrics.count_refused_setting(backend.provider.name, model, setting)
+
+    def on_call(self, backend: Backend, outcome: CallOutcome) -> None:
+        """Count a call of the model."""
+        record = self.record
+        record.calls = record.calls or {}
+        record.calls[outcome] = record.calls.get(outcome, 0) + 1
+        self.outputs.metrics.count_call(backend.provider.name, backend.model or "", outcome)
 
     def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""

@@ -322,13 +322,15 @@ def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict
 
 
 def _encode_candidate(candidate: Candidate, number: int, plan: EncodingPlan) -> Any:
-    """Encode one candidate; messages of another protocol's response are joined into one content."""
+    """Encode one candidate; several messages, of other protocols or of several rounds, are joined into one content."""
     path: SourcePath = ("candidates", number)
     shape: dict[str, Any] = {}
     if plan.same_protocol:
+        located_parts: list[LocatedPart] = []
         for index, message in enumerate(candidate.messages):
-            located_parts = _locate_parts(message, (*path, "messages", index))
-            shape["content"] = encode_content(message, encode_parts(located_parts, plan))
+            located_parts += _locate_parts(message, (*path, "messages", index))
+        if candidate.messages:
+            shape["content"] = encode_content(candidate.messages[-1], encode_parts(located_parts, plan))
     else:
         all_parts: list[LocatedPart] = []
         for index, message in enumerate(candidate.messages):

@@ -416,9 +416,21 @@ def _cached_cost(schema: bytes) -> tuple[float, int]:
     return validation_cost(json.loads(schema))
 
 
+def describe_schema_errors(schema: bytes, value: Any) -> list[str]:
+    """Return a line for each of the first validation errors of a value; empty if it is valid.
+
+    Raises `ValueError` if the schema itself is invalid, and `CallValidationError` if the check would take too long.
+    """
+    return [_describe_error(error) for error in _find_errors(schema, value)]
+
+
 def _schema_errors(schema: dict[str, Any], value: Any) -> list[Any]:
     """Return the first validation errors of a value; empty if it is valid."""
-    encoded = msgspec.json.encode(schema)
+    return _find_errors(msgspec.json.encode(schema), value)
+
+
+def _find_errors(encoded: bytes, value: Any) -> list[Any]:
+    """Return the first errors of a value by an encoded schema."""
     if is_too_costly(_cached_cost(encoded), value):
         raise CallValidationError("the value is nested too deeply to validate against its schema", "schema")
     validator = _validator(encoded)
@@ -438,16 +450,21 @@ def _format_error(tool: Tool, error: Any, *, parameters: bool) -> str:
 
     `parameters` is True for errors in arguments, and False for errors in the output.
     """
+    hint = ""
+    properties = tool.parameters.get("properties")
+    is_unknown = error.kind.name == "additionalProperties" and not list(error.instance_path)
+    if parameters and is_unknown and isinstance(properties, dict):
+        hint = f"; allowed: {', '.join(properties) or 'none'}"
+    return _describe_error(error) + hint
+
+
+def _describe_error(error: Any) -> str:
+    """Format one error as path, message and schema keyword."""
     path = "".join(f"/{segment}" for segment in error.instance_path) or "/"
-    keyword = error.kind.name
     message = error.message
     if len(message) > _MAX_MESSAGE_LENGTH:
         message = message[:_MAX_MESSAGE_LENGTH] + "..."
-    hint = ""
-    properties = tool.parameters.get("properties")
-    if parameters and path == "/" and keyword == "additionalProperties" and isinstance(properties, dict):
-        hint = f"; allowed: {', '.join(properties) or 'none'}"
-    return f"- {path}: {message} ({keyword}){hint}"
+    return f"- {path}: {message} ({error.kind.name})"
 
 
 def unknown_tool_message(name: str, tool_names: Sequence[str]) -> str:
