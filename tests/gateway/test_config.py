@@ -74,6 +74,7 @@ WRONG = [
         UP + '[[routes]]\nbalance = "weight"\nbackends = [{provider = "up", weight = 0}]',
         "routes[0].balance: no backend has a weight greater than 0",
     ),
+    (UP + '[[routes]]\nprovider = "up"\nretry_invalid_calls = 2', "routes[0].retry_invalid_calls: must be 0 or 1"),
     ("[limits]\nfailures = 0", "limits.failures: must be greater than 0"),
     (UP + '[providers.up.headers]\n"a b" = "c"', "providers.up.headers.a b: not a valid header"),
     (UP + '[providers.up.headers]\nx = "a\\r\\nb: c"', "providers.up.headers.x: not a valid header"),

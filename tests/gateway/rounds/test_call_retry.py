@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.support.codecs import decode_events
@@ -13,15 +14,20 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire import translate
 from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolCall, ToolResult
 from toolwire.canonical.events import ResponseFailed
-from toolwire.canonical.fold import fold
+from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
-from toolwire.codec.interface import ResponseContext, Route
+from toolwire.canonical.tools import FunctionTool
+from toolwire.codec.interface import ResponseContext, ResponseMapping, Route
+from toolwire.gateway.exchange.call_checks import DeclaredTools
+from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.protocols import PROTOCOLS
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 CLIENTS = pytest.mark.parametrize("client", list(PROTOCOLS))
 UPSTREAMS = pytest.mark.parametrize("upstream", list(PROTOCOLS))
+WEATHER = FunctionTool(name="weather", parameters=Raw(json.dumps(SCHEMA).encode()))
 LOOKING = Text(text="Let me see.")
 
 
@@ -113,6 +119,16 @@ def test_every_call_of_the_turn_gets_a_result(stream: bool) -> None:
     assert "not valid JSON" in results["c3"]
     assert "Did you mean weather?" in results["c4"]
     assert len(parts_of(response, ToolCall)) == 1
+
+
+def test_invalid_call_is_released_if_no_round_is_left() -> None:
+    events = list(unfold(canonical_response(LOOKING, call("{}"))))
+    tools = DeclaredTools(Request(origin="openai-chat", model="m", tools=(WEATHER,), messages=()))
+    rounds = CallRetryRounds(tools, ResponseMapping(), 1, lambda _: None)
+    passed = rounds.process(events)
+    assert rounds.paused
+    released = fold([*passed, *rounds.process(rounds.stop())])
+    assert released == fold(events)
 
 
 @MODES

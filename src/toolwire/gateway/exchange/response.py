@@ -116,6 +116,7 @@ class UpstreamRounds:
         upstream_request, limits = exchange.upstream_request, exchange.services.limits
         runs_tools = isinstance(upstream_request.rounds, GatewayToolLoop) and upstream_request.rounds.runs_tools
         self.left = limits.rounds if runs_tools else limits.pauses
+        self.left += isinstance(upstream_request.rounds, CallRetryRounds)
         self._exchange = exchange
         self._last_body = upstream_request.body
 
@@ -154,8 +155,7 @@ async def _complete_rounds(exchange: Exchange, response: Response) -> Response:
     if isinstance(rounds, GatewayToolLoop):
         return await rounds.complete_response(response, further.request, further.left)
     if isinstance(rounds, CallRetryRounds):
-        codec, body = upstream_request.codec, upstream_request.body
-        return await rounds.complete_response(response, further.request, codec, body)
+        return await rounds.complete_response(response, further.request, upstream_request, further.left)
     for _ in range(further.left):
         if not is_paused(response):
             break

@@ -6,6 +6,7 @@ as the result of each, and its events follow those that the client already has.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.events import CandidateEnd, Event, MessageEnd, PartStart, UsageReport
@@ -17,6 +18,13 @@ from toolwire.gateway.rounds.continuation import RoundMerger, continuation_reque
 from toolwire.translation.stages.restore_calls import restore_part
 
 _NOT_RUN = "not run, since another call of this turn was invalid; call it again"
+
+
+class UpstreamBody(Protocol):
+    """A request as sent upstream: its protocol and its body."""
+
+    codec: Codec
+    body: bytes
 
 
 class CallRetryRounds(RoundMerger):
@@ -36,15 +44,20 @@ class CallRetryRounds(RoundMerger):
         self._on_call = on_call
         self._is_holding = False
         self._call_events: list[Event] = []
+        self._message_ends: list[Event] = []
         self._results: tuple[ToolResult, ...] = ()
 
     def process(self, events: Iterable[Event]) -> list[Event]:
         """Return the events to pass on; calls are held back until all of the response are known."""
+        if self._is_stopped:
+            return self._merge(events)
         client_events: list[Event] = []
+        if not self.paused:
+            client_events, self._message_ends = self._message_ends, []
         for event in events:
             self._accumulator.add(event)
             is_call = type(event) is PartStart and type(event.part) is ToolCall and event.part.executor == "client"
-            self._is_holding = self._is_holding or (is_call and not self._is_stopped)
+            self._is_holding = self._is_holding or is_call
             if not self._is_holding:
                 client_events += self._merge([event])
                 continue
@@ -54,14 +67,18 @@ class CallRetryRounds(RoundMerger):
         return client_events
 
     def _judge_calls(self, end: CandidateEnd) -> list[Event]:
-        """Return the held events if all calls are valid; else pause for another round, and return the others."""
+        """Return the held events if all calls are valid; else pause for another round.
+
+        Messages that the client has the beginning of end when the next round begins.
+        """
         held, self._call_events, self._is_holding = self._call_events, [], False
         self._results = () if self._retries == 0 or is_cut_off(end.stop) else self._describe_faults()
         if not self._results:
             return self._merge(held)
         self._retries -= 1
-        self.paused = True
-        return self._merge([event for event in held if isinstance(event, MessageEnd | UsageReport)])
+        self.paused, self._held_events = True, held
+        self._message_ends = self._merge([event for event in held if isinstance(event, MessageEnd | UsageReport)])
+        return []
 
     def _describe_faults(self) -> tuple[ToolResult, ...]:
         """Return a result for each call of the round that describes its fault; empty if all calls are valid."""
@@ -99,11 +116,12 @@ class CallRetryRounds(RoundMerger):
         return continuation_request(upstream, body, messages)
 
     async def complete_response(
-        self, response: Response, send_round: Callable[[bytes], Awaitable[Response]], upstream: Codec, body: bytes
+        self, response: Response, send_round: Callable[[bytes], Awaitable[Response]], request: UpstreamBody, rounds: int
     ) -> Response:
-        """Send the rounds that follow a buffered response, and return the merged response."""
-        events = self.process(unfold(response))
-        while self.paused:
-            body = self.next_request(upstream, body)
+        """Send the rounds that follow a buffered response, at most `rounds`, and return the merged response."""
+        events, body = self.process(unfold(response)), request.body
+        while self.paused and rounds > 0:
+            rounds -= 1
+            body = self.next_request(request.codec, body)
             events += self.process(unfold(await send_round(body)))
-        return fold(events)
+        return fold([*events, *self.process(self.stop())] if self.paused else events)
