@@ -43,11 +43,11 @@ def _section(profile: HostProfile) -> list[str]:
         lines += ["| fact | value | known from |\n|---|---|---|", *rows, ""]
     else:
         lines.append("Accepts the entire protocol.\n")
-    if profile.errors.wordings:
+    if profile.errors.templates:
         lines.append("| rejected | error message |\n|---|---|")
         lines += [
-            f"| `{fact}` | {wording.status} `{wording.message.replace('|', '')}` |"
-            for fact, wording in profile.errors.wordings.items()
+            f"| `{fact}` | {template.status} `{template.message.replace('|', '')}` |"
+            for fact, template in profile.errors.templates.items()
         ]
         lines.append("")
     return lines

@@ -14,9 +14,9 @@ import pytest
 
 import toolwire as tw
 from tests.support.assertions import non_empty
+from tests.support.bodies.agents import claude_code_request, codex_request
 from tests.support.samples import corpus, recorded_bodies
 from tests.support.samples.histories import earlier_requests
-from tests.support.servers.strict_hosts import claude_code_request, codex_request
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.cache_share import estimate_cache_share, prompt_sections, without_marks
 from toolwire.translation.incremental import messages_member

@@ -99,9 +99,9 @@ def _message_violations(messages: list[Any], profile: HostProfile, model: str) -
             if not re.fullmatch(profile.tools.id_pattern, call["id"]):
                 yield f"id {call['id']}"
         if role == "assistant":
-            echo = rule_for(profile.reasoning.echo, model)
-            turns = "none" if echo is None else echo.turns
+            rule = rule_for(profile.reasoning.replay, model)
+            turns = "none" if rule is None else rule.turns
             is_due = turns == "all" or (turns == "calls" and message.get("tool_calls"))
-            if is_due and profile.reasoning.echo_field not in message:
+            if is_due and profile.reasoning.replay_field not in message:
                 yield "missing reasoning"
         previous = role

@@ -205,7 +205,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     # whether the messages of a request of another protocol can be encoded without those before them
     is_separable: Callable[[Request], bool] = lambda _: True
     # removes what only the vendor's own servers read; used for requests to other vendors
-    remove_attribution: Callable[[Request, LossReport], Request] = lambda request, _: request
+    remove_client_metadata: Callable[[Request, LossReport], Request] = lambda request, _: request
     caches_by_marks: bool = False  # clients mark the prefixes to cache; without marks nothing is cached
     has_cache_key: bool = False  # clients may name the conversation for the prompt cache
     mid_conversation_settings: bool = False  # settings may change within a conversation

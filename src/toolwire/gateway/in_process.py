@@ -96,7 +96,7 @@ class _RuntimeRequest:
 
     async def send(self, backend: Backend) -> StreamingResponse[list[Event]]:
         """Send the prepared request to a backend; once more with prompted tools if the server refuses tools."""
-        refusals = self._services.tool_refusals
+        refusals = self._services.refused_tools
         is_known = backend in refusals
         try:
             return await request_events(self._exchange)
@@ -118,7 +118,7 @@ class _RuntimeRequest:
         try:
             # The runtime keeps its own history, so the provider need not store the response.
             upstream_request = disable_storage(request) if target.host.fields.stores_by_default else request
-            dialect = prompting_dialect(request, backend, options, facts["model_info"], services.tool_refusals)
+            dialect = prompting_dialect(request, backend, options, facts["model_info"], services.refused_tools)
             writer = codec if dialect is None else prompting_codec(codec, dialect)
             encoding = writer.encode_request(replace(upstream_request, model=backend.model), target)
             losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []

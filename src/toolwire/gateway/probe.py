@@ -84,7 +84,7 @@ class ProbeFailed(Exception):
     """Raised if a host can't be probed."""
 
 
-class Probing(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """The results of all probes of a model."""
 
     provider: Provider
@@ -94,7 +94,7 @@ class Probing(Struct, frozen=True):
 
 async def probe_host(
     provider: Provider, model: str, transport: Transport, timeout: float, report: Callable[[str, bool], None]
-) -> Probing:
+) -> ProbeResult:
     """Send all probes, one after the other; `report` receives each result. Raises `ProbeFailed`."""
     accepted: dict[str, bool] = {}
     limit = "max_tokens"
@@ -108,7 +108,7 @@ async def probe_host(
             if not accepted["max_tokens"] and not accepted[name]:
                 raise ProbeFailed(f"{provider.name} rejects the simplest request for {model}")
             limit = "max_tokens" if accepted["max_tokens"] else name
-    return Probing(provider, model, accepted)
+    return ProbeResult(provider, model, accepted)
 
 
 async def _send(provider: Provider, body: Body, transport: Transport, timeout: float) -> bool:
@@ -130,16 +130,16 @@ async def _send(provider: Provider, body: Body, transport: Transport, timeout: f
     raise ProbeFailed(f"{provider.name} responded with status {response.status}, which says nothing about the host")
 
 
-def probed_profile(probing: Probing) -> HostProfile:
+def probed_profile(result: ProbeResult) -> HostProfile:
     """Return the profile of the provider's host, with the probed facts."""
-    parent, accepted = probing.provider.profile(probing.model), probing.accepted
+    parent, accepted = result.provider.profile(result.model), result.accepted
     limits = tuple(name for name in ("max_completion_tokens", "max_tokens") if accepted[name])
     modes = ["auto", "none", *[mode for mode in ("required", "named") if accepted[f"choice {mode}"]]]
     refused = [name for name in parent.fields.refused if name not in _MEMBERS]
     refused += [name for name in _MEMBERS if not accepted[name]]
     return replace(
         parent,
-        name=probing.provider.name,
+        name=result.provider.name,
         messages=replace(
             parent.messages,
             roles=(*ROLES, "developer") if accepted["developer role"] else ROLES,
@@ -152,7 +152,7 @@ def probed_profile(probing: Probing) -> HostProfile:
         thinking=replace(
             parent.thinking,
             efforts=(
-                EffortRule(models=(probing.model.lower(),), words=_EFFORTS if accepted["reasoning_effort"] else ()),
+                EffortRule(models=(result.model.lower(),), words=_EFFORTS if accepted["reasoning_effort"] else ()),
             ),
         ),
         output=replace(
@@ -179,12 +179,12 @@ _KEYS = {
 """The probed facts, by group."""
 
 
-def render_table(probing: Probing) -> str:
+def render_table(result: ProbeResult) -> str:
     """Return the probed facts as a table `[hosts.NAME]` for `toolwire.toml`."""
-    name, parent = probing.provider.name, probing.provider.profile(probing.model)
-    profile = probed_profile(probing)
+    name, parent = result.provider.name, result.provider.profile(result.model)
+    profile = probed_profile(result)
     lines = [
-        f"# probed with {probing.model}; use it with host = {_toml(name)} in [providers.{_key(name)}]",
+        f"# probed with {result.model}; use it with host = {_toml(name)} in [providers.{_key(name)}]",
         f"[hosts.{_key(name)}]",
         f"extends = {_toml(parent.name)}",
         f"protocol = {_toml(PROTOCOL)}",

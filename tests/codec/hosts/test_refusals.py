@@ -1,4 +1,4 @@
-"""Settings that hosts refuse, in the wordings of real hosts."""
+"""Settings that hosts refuse, in the words of real hosts."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolwire.canonical.errors import ApiError
-from toolwire.codec.hosts.refusals import LIMIT_REFUSALS, Refusal, find_refusals, omit_refused
+from toolwire.codec.hosts.refusals import LIMIT_REFUSALS, RefusedSetting, find_refusals, omit_refused
 
 CHAT = {
     "model": "m",
@@ -51,12 +51,14 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def find(message: str, body: dict[str, Any], protocol: str = "openai-chat", **details: Any) -> tuple[Refusal, ...]:
+def find(
+    message: str, body: dict[str, Any], protocol: str = "openai-chat", **details: Any
+) -> tuple[RefusedSetting, ...]:
     error = ApiError(kind="invalid_request", message=message, **({"status": 400} | details))
     return find_refusals(protocol, json.dumps(body).encode(), error)
 
 
-def omit(body: dict[str, Any], *refusals: Refusal) -> Any:
+def omit(body: dict[str, Any], *refusals: RefusedSetting) -> Any:
     return json.loads(omit_refused(json.dumps(body).encode(), refusals)[0])
 
 
@@ -176,16 +178,20 @@ def test_output_limit_is_sent_under_its_other_name() -> None:
 
 
 def test_nested_settings_leave_the_rest_of_their_object() -> None:
-    sent = omit(RESPONSES, Refusal("text/verbosity"), Refusal("reasoning/effort"))
+    sent = omit(RESPONSES, RefusedSetting("text/verbosity"), RefusedSetting("reasoning/effort"))
     assert sent == {name: value for name, value in RESPONSES.items() if name != "reasoning"} | {
         "text": {"format": {"type": "text"}}
     }
-    assert omit(CHAT, Refusal("tools/*/function/strict"))["tools"] == [{"type": "function", "function": {"name": "a"}}]
+    assert omit(CHAT, RefusedSetting("tools/*/function/strict"))["tools"] == [
+        {"type": "function", "function": {"name": "a"}}
+    ]
 
 
 def test_body_without_the_setting_is_unchanged() -> None:
     body = b'{ "model": "m" }'
-    assert omit_refused(body, (Refusal("store"), Refusal("tools/*/strict"), Refusal("text/verbosity"))) == (body, [])
+    assert omit_refused(
+        body, (RefusedSetting("store"), RefusedSetting("tools/*/strict"), RefusedSetting("text/verbosity"))
+    ) == (body, [])
 
 
 def test_number_of_refusals_is_limited() -> None:

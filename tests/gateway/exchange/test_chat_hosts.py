@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import toolwire as tw
+from tests.support.bodies.agents import Body, claude_code_request, codex_request
 from tests.support.bodies.minimal import USER_MESSAGE, chat_request
 from tests.support.gateway.in_process import (
     PROTOCOL_NAMES,
@@ -17,28 +18,19 @@ from tests.support.gateway.in_process import (
     run_async,
     run_gateway,
 )
-from tests.support.servers.strict_hosts import (
-    Body,
-    Check,
-    StrictHost,
-    chat_template,
-    claude_code_request,
-    codex_request,
-    deepseek,
-    groq,
-    mistral,
-)
+from tests.support.servers.simulated_hosts import HostUpstream
 from tests.support.servers.upstream import serve_upstream
 from toolwire.codec.hosts.registry import HOST_NAMES, profile_named
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.upstream.provider import Provider
 
-HOSTS: dict[str, tuple[Check, str, str]] = {
-    "deepseek": (deepseek, "deepseek-chat", "deepseek"),
-    "mistral": (mistral, "devstral-medium", "mistral"),
-    "groq": (groq, "moonshotai/kimi-k2-instruct", "groq"),
-    "unknown": (chat_template, "qwen3.5-coder", "generic"),
+HOSTS = {
+    "deepseek": ("deepseek-chat", "deepseek"),
+    "mistral": ("devstral-medium", "mistral"),
+    "groq": ("moonshotai/kimi-k2-instruct", "groq"),
+    "vllm": ("qwen3.5-coder", "generic"),
 }
+"""By the name of the host: a model, and the profile that the gateway uses."""
 AGENTS: dict[str, tuple[str, Callable[[str], list[Body]]]] = {
     "claude": ("/v1/messages", claude_code_request),
     "codex": ("/v1/responses", codex_request),
@@ -58,11 +50,11 @@ def _with_host(config: str, host: str) -> str:
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
 def test_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
-    check, model, profile = HOSTS[name]
+    model, profile = HOSTS[name]
     path, requests = AGENTS[agent]
 
     async def work() -> None:
-        host = StrictHost(check)
+        host = HostUpstream(name)
         async with (
             serve_upstream(host) as origin,
             run_gateway(_with_host(one_provider_config(origin), profile)) as gateway,
@@ -82,12 +74,12 @@ def test_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_strict_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
-    check, model, _ = HOSTS[name]
+def test_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
+    model, _ = HOSTS[name]
     path, requests = AGENTS[agent]
 
     async def work() -> None:
-        host = StrictHost(check)
+        host = HostUpstream(name)
         async with (
             serve_upstream(host) as origin,
             run_gateway(_with_host(one_provider_config(origin), "openai")) as gateway,
@@ -101,7 +93,10 @@ def test_strict_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
 
 def test_custom_tool_call_round_trips() -> None:
     async def work() -> None:
-        async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
+        async with (
+            serve_upstream(HostUpstream("deepseek")) as origin,
+            run_gateway(one_provider_config(origin)) as gateway,
+        ):
             _, response = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
         events = [json.loads(line[5:]) for line in response.splitlines() if line.startswith("data:")]
         (item,) = events[-1]["response"]["output"]
@@ -122,7 +117,7 @@ def test_chat_request_passes_through_to_a_chat_host() -> None:
     )
 
     async def work() -> None:
-        host = StrictHost(lambda _: None)
+        host = HostUpstream()
         async with serve_upstream(host) as origin, run_gateway(one_provider_config(origin)) as gateway:
             await _ask(gateway, "/v1/chat/completions", message)
         assert host.bodies == [message]
@@ -283,7 +278,7 @@ def test_known_host_gets_from_chat_clients_only_what_it_accepts() -> None:
     fitting = chat_request(USER_MESSAGE, model="m", stream=True)
 
     async def work() -> None:
-        host = StrictHost(groq)
+        host = HostUpstream("groq")
         async with (
             serve_upstream(host) as origin,
             run_gateway(_with_host(one_provider_config(origin), "groq")) as gateway,
@@ -314,7 +309,7 @@ def test_openai_storage_is_turned_off_for_stateless_protocols(protocol: str) -> 
 
     async def work() -> None:
         bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}
-        async with serve_upstream(StrictHost(lambda _: None)) as origin:
+        async with serve_upstream(HostUpstream()) as origin:
             config = one_provider_config(origin, protocol)
             async with run_gateway(_with_host(config, "openai")) as gateway:
                 for name, body in bodies.items():

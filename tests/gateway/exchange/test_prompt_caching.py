@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.bodies.agents import claude_code_request
 from tests.support.gateway.in_process import one_provider_config, run_async, run_gateway
 from tests.support.servers.http_responses import CHAT_RESPONSE, http_response
-from tests.support.servers.strict_hosts import claude_code_request
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.gateway.exchange.conversation_memo import MIN_BODY
 

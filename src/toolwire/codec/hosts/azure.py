@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.hosts.profile import (
-    Errors,
-    Fields,
-    Output,
-    Reasoning,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Wording,
     peer,
     reported,
     unverified,
@@ -26,13 +26,13 @@ PROFILE = replace(
         hostnames=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")
     ),
     content=replace(OPENAI.content, media=("image", "audio")),
-    output=Output(),
-    fields=Fields(unknown="refused", user_pattern=r".{0,64}", cache_key=True),
-    errors=Errors(
-        wordings=OPENAI.errors.wordings
+    output=OutputFacts(),
+    fields=FieldFacts(unknown="refused", user_pattern=r".{0,64}", cache_key=True),
+    errors=ErrorFacts(
+        templates=OPENAI.errors.templates
         | {
-            "fields.known": Wording(message="Unknown parameter: '{name}'.", code="unknown_parameter"),
-            "tools.id_pattern": Wording(
+            "fields.known": ErrorTemplate(message="Unknown parameter: '{name}'.", code="unknown_parameter"),
+            "tools.id_pattern": ErrorTemplate(
                 message="Invalid '{path}': string too long. Expected a string with maximum length {limit}, but got a "
                 "string with length {length} instead.",
                 code="string_above_max_length",
@@ -41,7 +41,7 @@ PROFILE = replace(
     ),
     sources={
         "reasoning": unverified("models of other vendors keep their rules"),
-        "content.marked_models": unverified("as OpenAI's API"),
+        "content.cache_mark_models": unverified("as OpenAI's API"),
         "content.media": peer("pydantic-ai", note="no files in chat"),
         "fields": reported(
             "openai/openai-python#1724",
@@ -57,15 +57,15 @@ PROFILE = replace(
 RESPONSES = replace(
     PROFILE,
     protocol="openai-responses",
-    reasoning=Reasoning(),
+    reasoning=ReasoningFacts(),
     fields=replace(
         PROFILE.fields,
         stores_by_default=False,
     ),
     errors=replace(
         PROFILE.errors,
-        wordings=PROFILE.errors.wordings
-        | {"fields.by_model": Wording(message="Encrypted content is not supported with this model.")},
+        templates=PROFILE.errors.templates
+        | {"fields.by_model": ErrorTemplate(message="Encrypted content is not supported with this model.")},
     ),
     sources=PROFILE.sources
     | {

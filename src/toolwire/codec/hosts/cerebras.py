@@ -2,18 +2,18 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHAT_FIELDS, CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, PLAIN_USER, TOOLS
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Wording,
+    ThinkingFacts,
     from_types,
     peer,
     reported,
@@ -30,58 +30,48 @@ PROFILE = HostProfile(
         members=("role", "content", "name", "tool_calls", "tool_call_id", "reasoning"),
     ),
     content=replace(CONTENT, string_roles=(), media=()),
-    reasoning=Reasoning(fields=("reasoning",), echo_field="reasoning"),
+    reasoning=ReasoningFacts(fields=("reasoning",), replay_field="reasoning"),
     tools=replace(TOOLS, strict="uniform"),
-    choice=Choice(rules=CHOICE.rules),
-    thinking=Thinking(
+    choice=ChoiceFacts(rules=CHOICE.rules),
+    thinking=ThinkingFacts(
         efforts=(
             EffortRule(models=("*gpt-oss*",), words=("low", "medium", "high")),
             EffortRule(models=("*glm*",), words=("none",)),
         ),
         default_on=("*gpt-oss*", "*glm*"),
     ),
-    output=Output(),
-    fields=Fields(
+    output=OutputFacts(),
+    fields=FieldFacts(
         known=(
-            "model",
-            "messages",
+            *CHAT_FIELDS,
             "clear_thinking",
             "logprobs",
             "max_completion_tokens",
-            "max_tokens",
             "n",
             "prediction",
-            "reasoning_effort",
-            "response_format",
             "seed",
-            "stop",
-            "stream",
             "stream_options",
-            "temperature",
-            "tool_choice",
-            "tools",
             "top_logprobs",
-            "top_p",
             "user",
         ),
         unknown="refused",
         refused=("stream_options/include_obfuscation",),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"message":"$message","type":"$type","param":"$param","code":"$code"}',
         code="wrong_api_format",
-        wordings={
-            "messages.members": Wording(
+        templates={
+            "messages.members": ErrorTemplate(
                 message="messages.{index}.{role}.{name}: property 'messages.{index}.{role}.{name}' is unsupported"
             ),
-            "fields.unknown": Wording(message="body.{name}: property 'body.{name}' is unsupported", status=422),
-            "tools.strict": Wording(message="Tools with mixed values for 'strict' are not allowed.", status=422),
-            "tools.refused_keywords": Wording(message="Unsupported JSON schema fields: {names}"),
+            "fields.unknown": ErrorTemplate(message="body.{name}: property 'body.{name}' is unsupported", status=422),
+            "tools.strict": ErrorTemplate(message="Tools with mixed values for 'strict' are not allowed.", status=422),
+            "tools.refused_keywords": ErrorTemplate(message="Unsupported JSON schema fields: {names}"),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("the role developer is not established"),
         "messages.members": reported("Kilo-Org/kilocode#10375", "CherryHQ/cherry-studio#16790"),
         "content": unverified("text only"),

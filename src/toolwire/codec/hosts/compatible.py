@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.openai import CONTENT, MODEL_REASONING
-from toolwire.codec.hosts.profile import Fields, HostProfile, unverified
+from toolwire.codec.hosts.profile import FieldFacts, HostProfile, unverified
 
 COMPATIBLE = HostProfile(
     name="compatible",
@@ -11,7 +11,7 @@ COMPATIBLE = HostProfile(
     pass_through=True,
     content=CONTENT,
     reasoning=MODEL_REASONING,
-    fields=Fields(user_pattern=r".{0,64}"),
+    fields=FieldFacts(user_pattern=r".{0,64}"),
     sources={
         "content": unverified("as OpenAI's API"),
         "reasoning": unverified("by the names of models"),

@@ -4,29 +4,29 @@ from msgspec.structs import replace
 
 from toolwire.codec.hosts.generic import CHOICE, GENERIC, MESSAGES, OUTPUT, TOOLS
 from toolwire.codec.hosts.profile import (
-    Content,
-    Errors,
-    Fields,
+    ContentFacts,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Tools,
-    Wording,
+    ThinkingFacts,
+    ToolFacts,
     peer,
     reported,
     unverified,
 )
 
 _RECOGNITION = Recognition(hostnames=("api.githubcopilot.com", "api.*.githubcopilot.com", "copilot-api.*.ghe.com"))
-_ERRORS = Errors(
-    wordings={
-        "endpoint": Wording(
+_ERRORS = ErrorFacts(
+    templates={
+        "endpoint": ErrorTemplate(
             message='model "{model}" is not accessible via the {path} endpoint', code="unsupported_api_for_model"
         ),
-        "tools.max_count": Wording(message="You may not include more than {limit} tools in your request."),
-        "tools.hosted": Wording(message="The use of the web search tool is not supported."),
-        "context": Wording(
+        "tools.max_count": ErrorTemplate(message="You may not include more than {limit} tools in your request."),
+        "tools.hosted": ErrorTemplate(message="The use of the web search tool is not supported."),
+        "context": ErrorTemplate(
             message="prompt token count of {input} exceeds the limit of {limit}",
             code="model_max_prompt_tokens_exceeded",
         ),
@@ -38,13 +38,13 @@ PROFILE = HostProfile(
     title="GitHub Copilot",
     recognition=_RECOGNITION,
     messages=replace(MESSAGES, late_system=True),
-    content=Content(media=("image",), cache_marks=False),
-    reasoning=Reasoning(fields=("reasoning_text", "reasoning_opaque")),
+    content=ContentFacts(media=("image",), cache_marks=False),
+    reasoning=ReasoningFacts(fields=("reasoning_text", "reasoning_opaque")),
     tools=replace(TOOLS, strict="accepted"),
     choice=CHOICE,
-    thinking=Thinking(efforts=()),
+    thinking=ThinkingFacts(efforts=()),
     output=OUTPUT,
-    fields=Fields(refused=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
+    fields=FieldFacts(refused=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
     errors=_ERRORS,
     sources={
         "messages": unverified("the role developer is not established"),
@@ -71,7 +71,7 @@ ANTHROPIC = HostProfile(
     title="GitHub Copilot",
     protocol="anthropic",
     recognition=_RECOGNITION,
-    tools=Tools(hosted=False),
+    tools=ToolFacts(hosted=False),
     errors=_ERRORS,
     sources={
         "tools": reported("caozhiyuan/copilot-api#189"),

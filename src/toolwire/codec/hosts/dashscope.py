@@ -2,19 +2,29 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import (
+    CONTENT,
+    LEADING_SYSTEM,
+    MESSAGES,
+    MODES,
+    NEWEST_MODELS,
+    OPENAI_FIELDS,
+    OUTPUT,
+    PLAIN_USER,
+    REASONING_CONTENT,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Messages,
-    Reasoning,
     Recognition,
-    Thinking,
+    ThinkingFacts,
     ThinkingSwitch,
-    Wording,
     documented,
     peer,
     reported,
@@ -31,10 +41,10 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=_HOSTNAMES),
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
+    reasoning=REASONING_CONTENT,
     tools=replace(TOOLS, max_count=None),
-    choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required", "named"), thinking_modes=("auto", "none")),)),
-    thinking=Thinking(
+    choice=ChoiceFacts(rules=(ChoiceRule(modes=MODES, thinking_modes=("auto", "none")),)),
+    thinking=ThinkingFacts(
         efforts=(),
         switch=ThinkingSwitch(field="enable_thinking", models=("qwen3*", "qwen-plus*", "qwen-turbo*", "qwen-flash*")),
         default_on=(*_DEFAULT_ON, *_OPEN_WEIGHTS),
@@ -42,46 +52,34 @@ PROFILE = HostProfile(
         budget_field="thinking_budget",
     ),
     output=OUTPUT,
-    fields=Fields(
-        ignored=(
-            "frequency_penalty",
-            "metadata",
-            "moderation",
-            "prompt_cache_key",
-            "prompt_cache_options",
-            "prompt_cache_retention",
-            "safety_identifier",
-            "service_tier",
-            "store",
-            "stream_options/include_obfuscation",
-            "verbosity",
-        ),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+    fields=FieldFacts(
+        ignored=(*OPENAI_FIELDS, "frequency_penalty"),
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"code":"$code","param":null,"message":"$message","type":"$type"},"id":"chatcmpl-1",'
         '"request_id":"1"}',
         code="invalid_parameter_error",
-        wordings={
-            "messages.roles": Wording(
+        templates={
+            "messages.roles": ErrorTemplate(
                 message="{role} is not one of ['system', 'assistant', 'user', 'tool', 'function'] - "
                 "'messages.[{index}].role'"
             ),
-            "choice.thinking_modes": Wording(
+            "choice.thinking_modes": ErrorTemplate(
                 message="<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being "
                 "set to required or object in thinking mode"
             ),
-            "thinking.stream_only": Wording(
+            "thinking.stream_only": ErrorTemplate(
                 message="parameter.enable_thinking must be set to false for non-streaming calls"
             ),
-            "output.caps": Wording(message="Range of max_tokens should be [1, {limit}]"),
-            "tools.empty_list": Wording(message="[] is too short - 'tools'"),
-            "messages.late_system": Wording(message="System message must be at the beginning."),
-            "context": Wording(message="Range of input length should be [1, {limit}]"),
+            "output.caps": ErrorTemplate(message="Range of max_tokens should be [1, {limit}]"),
+            "tools.empty_list": ErrorTemplate(message="[] is too short - 'tools'"),
+            "messages.late_system": ErrorTemplate(message="System message must be at the beginning."),
+            "context": ErrorTemplate(message="Range of input length should be [1, {limit}]"),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported("proma-ai/Proma#1496", "ChatLab/ChatLab#480"),
         "messages.late_system": reported("can1357/oh-my-pi#958", note="templates of Qwen 3.5 and later"),
         "messages.names": unverified(),
@@ -102,10 +100,10 @@ ANTHROPIC = HostProfile(
     title="DashScope and Model Studio (Qwen)",
     protocol="anthropic",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    messages=Messages(late_system=False),
-    reasoning=Reasoning(signatures=False),
+    messages=LEADING_SYSTEM,
+    reasoning=UNSIGNED,
     choice=PROFILE.choice,
-    thinking=Thinking(default_on=PROFILE.thinking.default_on),
+    thinking=ThinkingFacts(default_on=PROFILE.thinking.default_on),
     sources={
         "messages": reported("can1357/oh-my-pi#958", note="templates of Qwen 3.5 and later"),
         "reasoning": unverified("signatures are empty or absent"),

@@ -2,24 +2,33 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import (
+    CHAT_FIELDS,
+    CONTENT,
+    LEADING_SYSTEM,
+    MESSAGES,
+    MODES,
+    NEWEST_MODELS,
+    OUTPUT,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
-    Content,
-    EchoRule,
+    ContentFacts,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     FormatRule,
     HostProfile,
-    Messages,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Thinking,
+    ReplayRule,
+    ThinkingFacts,
     ThinkingSwitch,
-    Tools,
-    Wording,
+    ToolFacts,
     documented,
     from_types,
     peer,
@@ -38,38 +47,30 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=_HOSTNAMES),
     messages=replace(MESSAGES, late_system=True),
     content=replace(CONTENT, image_models=_VISION_MODELS, null_with_calls=True, empty_assistant=False),
-    reasoning=Reasoning(
+    reasoning=ReasoningFacts(
         fields=("reasoning_content",),
-        echo_field="reasoning_content",
-        echo=(EchoRule(turns="all", placeholder=""),),
+        replay_field="reasoning_content",
+        replay=(ReplayRule(turns="all", placeholder=""),),
     ),
     tools=replace(TOOLS, strict="refused", empty_list=True),
-    choice=Choice(
-        rules=(ChoiceRule(modes=("auto", "none", "required", "named"), thinking_modes=("auto", "none")),),
+    choice=ChoiceFacts(
+        rules=(ChoiceRule(modes=MODES, thinking_modes=("auto", "none")),),
     ),
-    thinking=Thinking(
+    thinking=ThinkingFacts(
         efforts=(EffortRule(models=("deepseek-chat",)), *_EFFORTS),
         switch=ThinkingSwitch(field="thinking"),
         default_on=_THINKING_MODELS,
     ),
-    output=replace(OUTPUT, stop_limit=16, formats=(FormatRule(types=("text", "json_object")),), json_word=True),
-    fields=Fields(
+    output=replace(
+        OUTPUT, stop_limit=16, formats=(FormatRule(types=("text", "json_object")),), json_in_prompt_required=True
+    ),
+    fields=FieldFacts(
         known=(
-            "model",
-            "messages",
+            *CHAT_FIELDS,
             "thinking",
-            "reasoning_effort",
             "frequency_penalty",
             "presence_penalty",
-            "max_tokens",
-            "response_format",
-            "stop",
-            "stream",
             "stream_options",
-            "temperature",
-            "top_p",
-            "tools",
-            "tool_choice",
             "logprobs",
             "top_logprobs",
             "user_id",
@@ -77,42 +78,44 @@ PROFILE = HostProfile(
         unknown="ignored",
         ignored=("stream_options/include_obfuscation",),
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"message":"$message","type":"$type","param":null,"code":"$code"}}',
         code="invalid_request_error",
-        wordings={
-            "messages.roles": Wording(
+        templates={
+            "messages.roles": ErrorTemplate(
                 message="Failed to deserialize the JSON body into the target type: messages[{index}].role: unknown "
                 "variant `{role}`, expected one of `system`, `user`, `assistant`, `tool`, `latest_reminder`"
             ),
-            "content.string_roles": Wording(
+            "content.string_roles": ErrorTemplate(
                 message="Failed to deserialize the JSON body into the target type: messages[{index}]: invalid type: "
                 "sequence, expected a string",
                 status=422,
             ),
-            "content.image_models": Wording(
+            "content.image_models": ErrorTemplate(
                 message="Failed to deserialize the JSON body into the target type: messages[{index}]: unknown variant "
                 "`image_url`, expected `text`"
             ),
-            "content.empty_assistant": Wording(message="Invalid assistant message: content or tool_calls must be set"),
-            "messages.results": Wording(
+            "content.empty_assistant": ErrorTemplate(
+                message="Invalid assistant message: content or tool_calls must be set"
+            ),
+            "messages.results": ErrorTemplate(
                 message="An assistant message with 'tool_calls' must be followed by tool messages responding to each "
                 "'tool_call_id'. (insufficient tool messages following tool_calls message)"
             ),
-            "reasoning.echo": Wording(
+            "reasoning.replay": ErrorTemplate(
                 message="The `reasoning_content` in the thinking mode must be passed back to the API."
             ),
-            "choice.thinking_modes": Wording(message="Thinking mode does not support this tool_choice"),
-            "tools.freeform": Wording(
+            "choice.thinking_modes": ErrorTemplate(message="Thinking mode does not support this tool_choice"),
+            "tools.freeform": ErrorTemplate(
                 message="Failed to deserialize the JSON body into the target type: tools[{index}].type: unknown "
                 "variant `{type}`, expected `function`"
             ),
-            "output.formats": Wording(message="This response_format type is unavailable now"),
-            "output.json_word": Wording(
+            "output.formats": ErrorTemplate(message="This response_format type is unavailable now"),
+            "output.json_in_prompt_required": ErrorTemplate(
                 message="Prompt must contain the word 'json' in some form to use 'response_format' of type "
                 "'json_object'."
             ),
-            "context": Wording(
+            "context": ErrorTemplate(
                 message="This model's maximum context length is {limit} tokens. However, you requested {total} tokens "
                 "({input} in the messages, {output} in the completion). Please reduce the length of the messages or "
                 "completion."
@@ -120,7 +123,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages.roles": reported("earendil-works/pi#1048", "BenedictKing/ccx#149", "eclipse-theia/theia#15144"),
         "messages": unverified("names and refusals"),
         "content.string_roles": reported(
@@ -146,7 +149,7 @@ PROFILE = HostProfile(
         "output.limit_fields": documented(),
         "output.stop_limit": documented(),
         "output.formats": reported("llm-exe/llm-exe#662", "UKGovernmentBEIS/inspect_ai#4916", "BerriAI/litellm#31466"),
-        "output.json_word": reported("browserbase/stagehand#1204"),
+        "output.json_in_prompt_required": reported("browserbase/stagehand#1204"),
         "fields": documented(note="unknown fields are ignored: pydantic-ai, SaladDay/cc-switch-cli#169"),
         "fields.known": from_types(),
         "errors": reported("earendil-works/pi#1048", "cline/cline#230", "openai/codex#22129"),
@@ -157,16 +160,16 @@ ANTHROPIC = HostProfile(
     title="DeepSeek",
     protocol="anthropic",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    messages=Messages(late_system=False),
-    content=Content(media=(), cache_marks=False),
-    reasoning=Reasoning(signatures=False),
-    tools=Tools(typed=False, hosted=False),
-    thinking=Thinking(efforts=_EFFORTS, default_on=_THINKING_MODELS),
+    messages=LEADING_SYSTEM,
+    content=ContentFacts(media=(), cache_marks=False),
+    reasoning=UNSIGNED,
+    tools=ToolFacts(typed=False, hosted=False),
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=_THINKING_MODELS),
     choice=PROFILE.choice,
-    fields=Fields(ignored=("container", "mcp_servers", "service_tier", "top_k", "thinking/budget_tokens")),
-    errors=Errors(
-        wordings={
-            "messages.late_system": Wording(
+    fields=FieldFacts(ignored=("container", "mcp_servers", "service_tier", "top_k", "thinking/budget_tokens")),
+    errors=ErrorFacts(
+        templates={
+            "messages.late_system": ErrorTemplate(
                 message="messages[{index}].role: unknown variant `system`, expected `user` or `assistant`"
             )
         }
@@ -189,10 +192,10 @@ RESPONSES = HostProfile(
     title="DeepSeek",
     protocol="openai-responses",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    tools=Tools(hosted=False, freeform=False),
-    choice=Choice(rules=PROFILE.choice.rules),
-    thinking=Thinking(efforts=_EFFORTS, default_on=_THINKING_MODELS),
-    fields=Fields(ignored=("store", "previous_response_id")),
+    tools=ToolFacts(hosted=False, freeform=False),
+    choice=ChoiceFacts(rules=PROFILE.choice.rules),
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=_THINKING_MODELS),
+    fields=FieldFacts(ignored=("store", "previous_response_id")),
     sources={
         "tools": unverified("functions only, as the Chat form: namespaces were rejected there (BerriAI/litellm#30722)"),
         "choice": reported("BerriAI/litellm#37470", note="the Chat form"),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
-from toolwire.codec.hosts.profile import Facts, HostProfile, Source
+from toolwire.codec.hosts.profile import Facts, FactSource, HostProfile
 
 GROUPS = ("messages", "content", "reasoning", "tools", "choice", "thinking", "output", "fields")
 
@@ -15,7 +15,7 @@ class Fact(NamedTuple):
 
     name: str  # such as `tools.max_count`
     value: str
-    source: Source | None
+    source: FactSource | None
 
 
 def describe_facts(profile: HostProfile) -> Iterator[Fact]:
@@ -51,7 +51,7 @@ def describe_value(value: Any) -> str:
     return "none" if value is None else str(value) if str(value).strip() else repr(value)
 
 
-def describe_source(source: Source | None) -> str:
+def describe_source(source: FactSource | None) -> str:
     """Return the kind of a source, its references and its note."""
     if source is None:
         return ""

@@ -2,18 +2,17 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, REASONING_CONTENT, TOOLS
 from toolwire.codec.hosts.profile import (
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Output,
-    Reasoning,
+    OutputFacts,
     Recognition,
-    Thinking,
+    ThinkingFacts,
     ThinkingSwitch,
-    Wording,
     reported,
     unverified,
 )
@@ -26,15 +25,15 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=("api.fireworks.ai",)),
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=()),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
+    reasoning=REASONING_CONTENT,
     tools=TOOLS,
     choice=CHOICE,
-    thinking=Thinking(
+    thinking=ThinkingFacts(
         efforts=(EffortRule(models=_REASONING_MODELS, words=("none", "low", "medium", "high")),),
         switch=ThinkingSwitch(field="thinking", models=()),
     ),
-    output=Output(),
-    fields=Fields(
+    output=OutputFacts(),
+    fields=FieldFacts(
         unknown="refused",
         refused=(
             "moderation",
@@ -46,11 +45,13 @@ PROFILE = HostProfile(
             "verbosity",
         ),
     ),
-    errors=Errors(
-        wordings={"fields.unknown": Wording(message="Extra inputs are not permitted, field: '{name}', value: {value}")}
+    errors=ErrorFacts(
+        templates={
+            "fields.unknown": ErrorTemplate(message="Extra inputs are not permitted, field: '{name}', value: {value}")
+        }
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("as unknown hosts"),
         "content": unverified("as unknown hosts"),
         "reasoning": reported("BerriAI/litellm#30844"),

@@ -2,18 +2,18 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, TOOLS
+from toolwire.codec.hosts.generic import CHAT_FIELDS, CHOICE, CONTENT, NEWEST_MODELS, PLAIN_USER, TOOLS
 from toolwire.codec.hosts.profile import (
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Messages,
-    Output,
-    Reasoning,
+    MessageFacts,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Wording,
+    ThinkingFacts,
     documented,
     reported,
     unverified,
@@ -23,57 +23,49 @@ PROFILE = HostProfile(
     name="gemini",
     title="Gemini (Chat form)",
     recognition=Recognition(hostnames=("generativelanguage.googleapis.com",), paths=("*/openai", "*/openai/*")),
-    messages=Messages(refusals=False, members=("role", "content", "name", "tool_calls", "tool_call_id")),
+    messages=MessageFacts(refusals=False, members=("role", "content", "name", "tool_calls", "tool_call_id")),
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
-    reasoning=Reasoning(fields=("extra_content",)),
+    reasoning=ReasoningFacts(fields=("extra_content",)),
     tools=replace(TOOLS, bare_functions=True),
     choice=CHOICE,
-    thinking=Thinking(efforts=(EffortRule(words=("none", "minimal", "low", "medium", "high")),), default_on=("*",)),
-    output=Output(),
-    fields=Fields(
+    thinking=ThinkingFacts(
+        efforts=(EffortRule(words=("none", "minimal", "low", "medium", "high")),), default_on=("*",)
+    ),
+    output=OutputFacts(),
+    fields=FieldFacts(
         known=(
-            "model",
-            "messages",
-            "stream",
+            *CHAT_FIELDS,
             "stream_options",
             "max_completion_tokens",
-            "max_tokens",
             "n",
-            "stop",
-            "temperature",
-            "top_p",
             "seed",
             "frequency_penalty",
             "presence_penalty",
             "logprobs",
             "top_logprobs",
-            "response_format",
-            "tools",
-            "tool_choice",
             "parallel_tool_calls",
-            "reasoning_effort",
             "extra_body",
             "user",
             "modalities",
         ),
         unknown="refused",
         refused=("stream_options/include_obfuscation",),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='[{"error":{"code":"$status","message":"$message","status":"INVALID_ARGUMENT"}}]',
-        wordings={
-            "fields.unknown": Wording(
+        templates={
+            "fields.unknown": ErrorTemplate(
                 message='Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
             ),
-            "reasoning.echo": Wording(
+            "reasoning.replay": ErrorTemplate(
                 message="Function call is missing a thought_signature in functionCall parts. This is required for "
                 "tools to work correctly, and missing thought_signature may lead to degraded model performance."
             ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified(),
         "content": documented("ai.google.dev"),
         "reasoning": reported("OpenChatCut#6", "opensquilla#225", note="signatures in extra_content are required"),

@@ -2,23 +2,21 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHAT_FIELDS, CHOICE, MESSAGES, PLAIN_USER, TOOLS
 from toolwire.codec.hosts.profile import (
-    Choice,
-    ChoiceRule,
-    Content,
+    ContentFacts,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     FormatRule,
     HostProfile,
     LimitCap,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Tools,
-    Wording,
+    ThinkingFacts,
+    ToolFacts,
     documented,
     from_types,
     peer,
@@ -42,62 +40,52 @@ PROFILE = HostProfile(
         late_system=True,
         members=("role", "content", "tool_calls", "tool_call_id", "reasoning"),
     ),
-    content=Content(original_images=False, string_roles=("system",), media=("image",), cache_marks=False),
-    reasoning=Reasoning(fields=("reasoning",)),
+    content=ContentFacts(original_images=False, string_roles=("system",), media=("image",), cache_marks=False),
+    reasoning=ReasoningFacts(fields=("reasoning",)),
     tools=replace(TOOLS, max_count=128, strict="accepted"),
-    choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required", "named")),)),
-    thinking=Thinking(efforts=_EFFORTS, default_on=("*gpt-oss*", "*qwen3*")),
-    output=Output(
+    choice=CHOICE,
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=("*gpt-oss*", "*qwen3*")),
+    output=OutputFacts(
         caps=(LimitCap(models=("*gemma*", "*llama-4*"), tokens=8192),),
         formats=(
             FormatRule(models=("*gpt-oss*", "*llama-4*", "*kimi-k2*"), with_tools=False),
             FormatRule(types=("text", "json_object"), with_tools=False),
         ),
     ),
-    fields=Fields(
+    fields=FieldFacts(
         known=(
-            "model",
-            "messages",
+            *CHAT_FIELDS,
             "frequency_penalty",
             "presence_penalty",
             "max_completion_tokens",
-            "max_tokens",
             "n",
             "parallel_tool_calls",
-            "reasoning_effort",
             "reasoning_format",
             "include_reasoning",
-            "response_format",
             "seed",
             "service_tier",
-            "stop",
-            "stream",
             "stream_options",
-            "temperature",
-            "tool_choice",
-            "tools",
-            "top_p",
             "user",
         ),
         unknown="refused",
         refused=("stream_options/include_obfuscation",),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"message":"$message","type":"$type","code":"$code"}}',
-        wordings={
-            "fields.unknown": Wording(message="property '{name}' is unsupported"),
-            "messages.members": Wording(
+        templates={
+            "fields.unknown": ErrorTemplate(message="property '{name}' is unsupported"),
+            "messages.members": ErrorTemplate(
                 message="'messages.{index}' : for 'role:{role}' the following must be satisfied[('messages.{index}' : "
                 "property '{name}' is unsupported)]"
             ),
-            "content.string_roles": Wording(message="'messages.{index}.content' : value must be a string"),
-            "tools.max_count": Wording(message="'tools' : maximum number of items is {limit}"),
-            "tools.freeform": Wording(
+            "content.string_roles": ErrorTemplate(message="'messages.{index}.content' : value must be a string"),
+            "tools.max_count": ErrorTemplate(message="'tools' : maximum number of items is {limit}"),
+            "tools.freeform": ErrorTemplate(
                 message="'tools.{index}.type' : value is not one of the allowed values ['function']"
             ),
-            "thinking.efforts": Wording(message="reasoning_effort must be one of {words}"),
-            "context": Wording(
+            "thinking.efforts": ErrorTemplate(message="reasoning_effort must be one of {words}"),
+            "context": ErrorTemplate(
                 message="Please reduce the length of the messages or completion.", code="context_length_exceeded"
             ),
         },
@@ -127,9 +115,9 @@ RESPONSES = HostProfile(
     title="Groq",
     protocol="openai-responses",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    tools=Tools(freeform=False),
-    thinking=Thinking(efforts=_EFFORTS, default_on=PROFILE.thinking.default_on),
-    fields=Fields(refused=("store", "previous_response_id", "include", "prompt_cache_key", "client_metadata")),
+    tools=ToolFacts(freeform=False),
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=PROFILE.thinking.default_on),
+    fields=FieldFacts(refused=("store", "previous_response_id", "include", "prompt_cache_key", "client_metadata")),
     sources={
         "tools": unverified("functions only, as the Chat form"),
         "thinking": reported("earendil-works/pi#1745", note="the Chat form"),

@@ -2,23 +2,30 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import (
+    CONTENT,
+    LEADING_SYSTEM,
+    MESSAGES,
+    NEWEST_MODELS,
+    REASONING_CONTENT,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
     EFFORTS,
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
-    Content,
+    ContentFacts,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     FormatRule,
     HostProfile,
-    Messages,
-    Output,
-    Reasoning,
-    Thinking,
-    Tools,
-    Wording,
+    OutputFacts,
+    ReasoningFacts,
+    ThinkingFacts,
+    ToolFacts,
     read_in_source,
     reported,
     unverified,
@@ -30,32 +37,32 @@ PROFILE = HostProfile(
     title="llama.cpp",
     messages=replace(MESSAGES, roles=("system", "developer", "user", "assistant", "tool")),
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
+    reasoning=REASONING_CONTENT,
     tools=replace(TOOLS, max_count=None, bare_functions=True),
-    choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required")),)),
-    thinking=Thinking(efforts=(EffortRule(words=EFFORTS),)),
-    output=Output(stop_limit=None, formats=(FormatRule(with_tools=False),)),
-    fields=Fields(ignored=VLLM.fields.ignored),
-    errors=Errors(
+    choice=ChoiceFacts(rules=(ChoiceRule(modes=("auto", "none", "required")),)),
+    thinking=ThinkingFacts(efforts=(EffortRule(words=EFFORTS),)),
+    output=OutputFacts(stop_limit=None, formats=(FormatRule(with_tools=False),)),
+    fields=FieldFacts(ignored=VLLM.fields.ignored),
+    errors=ErrorFacts(
         body='{"error":{"code":"$status","message":"$message","type":"$type"}}',
-        wordings={
-            "messages.late_system": Wording(
+        templates={
+            "messages.late_system": ErrorTemplate(
                 message="System message must be at the beginning.", status=500, type="server_error"
             ),
-            "content.media": Wording(message="unsupported content[].type"),
-            "content.image_models": Wording(
+            "content.media": ErrorTemplate(message="unsupported content[].type"),
+            "content.image_models": ErrorTemplate(
                 message="image input is not supported - hint: if this is unexpected, you may need to provide the "
                 "mmproj",
                 status=500,
                 type="server_error",
             ),
-            "messages.content": Wording(message="All non-assistant messages must contain 'content'"),
-            "choice.modes": Wording(message="Invalid tool_choice: {choice}"),
-            "tools.freeform": Wording(message="Unsupported tool type: {type}"),
-            "output.formats": Wording(
+            "messages.content": ErrorTemplate(message="All non-assistant messages must contain 'content'"),
+            "choice.modes": ErrorTemplate(message="Invalid tool_choice: {choice}"),
+            "tools.freeform": ErrorTemplate(message="Unsupported tool type: {type}"),
+            "output.formats": ErrorTemplate(
                 message='response_format type must be one of "text" or "json_object", but got: {type}'
             ),
-            "context": Wording(
+            "context": ErrorTemplate(
                 message="request ({input} tokens) exceeds the available context size ({limit} tokens), try increasing "
                 "it",
                 type="exceed_context_size_error",
@@ -63,7 +70,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": read_in_source("ggml-org/llama.cpp#20215", note="developer is mapped to system"),
         "messages.late_system": reported("ggml-org/llama.cpp#27367", "QwenLM/Qwen3.8#244", note="Qwen's templates"),
         "content": read_in_source("ggml-org/llama.cpp"),
@@ -80,17 +87,17 @@ RESPONSES = HostProfile(
     name="llamacpp",
     title="llama.cpp",
     protocol="openai-responses",
-    messages=Messages(late_system=False),
-    content=Content(media=()),
-    reasoning=Reasoning(fields=("content",), signatures=False),
-    tools=Tools(max_count=None, freeform=False, hosted=False),
+    messages=LEADING_SYSTEM,
+    content=ContentFacts(media=()),
+    reasoning=ReasoningFacts(fields=("content",), signatures=False),
+    tools=ToolFacts(max_count=None, freeform=False, hosted=False),
     choice=PROFILE.choice,
-    fields=Fields(refused=("previous_response_id",), ignored=("store", "include", "prompt_cache_key")),
-    errors=Errors(
-        wordings={
-            "reasoning.signatures": Wording(message="item['content'] is not an array"),
-            "tools.freeform": Wording(message="Cannot determine type of 'item'"),
-            "content.media": Wording(message="Output of tool call should be 'Input text'"),
+    fields=FieldFacts(refused=("previous_response_id",), ignored=("store", "include", "prompt_cache_key")),
+    errors=ErrorFacts(
+        templates={
+            "reasoning.signatures": ErrorTemplate(message="item['content'] is not an array"),
+            "tools.freeform": ErrorTemplate(message="Cannot determine type of 'item'"),
+            "content.media": ErrorTemplate(message="Output of tool call should be 'Input text'"),
         }
     ),
     sources={
@@ -107,9 +114,9 @@ ANTHROPIC = HostProfile(
     name="llamacpp",
     title="llama.cpp",
     protocol="anthropic",
-    messages=Messages(late_system=False),
-    reasoning=Reasoning(signatures=False),
-    tools=Tools(max_count=None, hosted=False),
+    messages=LEADING_SYSTEM,
+    reasoning=UNSIGNED,
+    tools=ToolFacts(max_count=None, hosted=False),
     sources={
         "messages": reported("ggml-org/llama.cpp#27367", note="Qwen's templates"),
         "reasoning": read_in_source("ggml-org/llama.cpp"),

@@ -2,21 +2,29 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, GENERIC, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import (
+    CONTENT,
+    GENERIC,
+    LEADING_SYSTEM,
+    MESSAGES,
+    NEWEST_MODELS,
+    OUTPUT,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     FormatRule,
     HostProfile,
-    Messages,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Tools,
-    Wording,
+    ThinkingFacts,
+    ToolFacts,
     peer,
     reported,
     unverified,
@@ -31,29 +39,29 @@ PROFILE = HostProfile(
     recognition=_RECOGNITION,
     messages=MESSAGES,
     content=CONTENT,
-    reasoning=Reasoning(fields=("reasoning_content", "reasoning")),
+    reasoning=ReasoningFacts(fields=("reasoning_content", "reasoning")),
     tools=replace(TOOLS, max_count=None),
-    choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required")),)),
-    thinking=Thinking(efforts=()),
+    choice=ChoiceFacts(rules=(ChoiceRule(modes=("auto", "none", "required")),)),
+    thinking=ThinkingFacts(efforts=()),
     output=replace(OUTPUT, formats=_FORMATS),
-    fields=Fields(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
-    errors=Errors(
+    fields=FieldFacts(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
+    errors=ErrorFacts(
         body='{"error":"$message"}',
-        wordings={
-            "choice.modes": Wording(
+        templates={
+            "choice.modes": ErrorTemplate(
                 message="Invalid tool_choice type: 'object'. Supported string values: none, auto, required"
             ),
-            "output.formats": Wording(message="'response_format.type' must be 'json_schema' or 'text'"),
-            "messages.late_system": Wording(
+            "output.formats": ErrorTemplate(message="'response_format.type' must be 'json_schema' or 'text'"),
+            "messages.late_system": ErrorTemplate(
                 message="Error rendering prompt with jinja template: System message must be at the beginning."
             ),
-            "context": Wording(
+            "context": ErrorTemplate(
                 message="The number of tokens to keep from the initial prompt is greater than the context length"
             ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("templates decide"),
         "content": unverified(),
         "reasoning": unverified("by version"),
@@ -71,12 +79,12 @@ RESPONSES = HostProfile(
     title="LM Studio",
     protocol="openai-responses",
     recognition=_RECOGNITION,
-    messages=Messages(late_system=False),
-    tools=Tools(max_count=None, freeform=False, hosted=False),
-    output=Output(formats=_FORMATS, format_required=True),
-    errors=Errors(
-        wordings={
-            "output.format_required": Wording(message="Required", code="missing_required_parameter"),
+    messages=LEADING_SYSTEM,
+    tools=ToolFacts(max_count=None, freeform=False, hosted=False),
+    output=OutputFacts(formats=_FORMATS, format_required=True),
+    errors=ErrorFacts(
+        templates={
+            "output.format_required": ErrorTemplate(message="Required", code="missing_required_parameter"),
         }
     ),
     sources={
@@ -91,8 +99,8 @@ ANTHROPIC = HostProfile(
     title="LM Studio",
     protocol="anthropic",
     recognition=_RECOGNITION,
-    messages=Messages(late_system=False),
-    reasoning=Reasoning(signatures=False),
+    messages=LEADING_SYSTEM,
+    reasoning=UNSIGNED,
     sources={"messages": unverified("templates decide"), "reasoning": peer("pi")},
 )
 PROFILES = (PROFILE, RESPONSES, ANTHROPIC)

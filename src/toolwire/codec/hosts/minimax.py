@@ -2,36 +2,46 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, GENERIC, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import (
+    CHOICE,
+    CONTENT,
+    GENERIC,
+    LEADING_SYSTEM,
+    MESSAGES,
+    NEWEST_MODELS,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Messages,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Wording,
+    ThinkingFacts,
     peer,
     reported,
     unverified,
 )
 
 _HOSTNAMES = ("api.minimax.io", "api.minimaxi.com")
-_ERRORS = Errors(
+_ERRORS = ErrorFacts(
     body='{"type":"error","error":{"type":"$type","message":"$message","http_code":"$status"},"request_id":"1"}',
     type="bad_request_error",
-    wordings={
-        "messages.late_system": Wording(message="invalid params, chat content has invalid message role: system (2013)"),
-        "messages.roles": Wording(message="invalid params, chat content has invalid message role: {role} (2013)"),
-        "messages.several_system": Wording(message="invalid params, invalid chat setting (2013)"),
-        "tools.bare_functions": Wording(message="invalid params, function parameters is empty (2013)"),
-        "tools.arguments": Wording(
+    templates={
+        "messages.late_system": ErrorTemplate(
+            message="invalid params, chat content has invalid message role: system (2013)"
+        ),
+        "messages.roles": ErrorTemplate(message="invalid params, chat content has invalid message role: {role} (2013)"),
+        "messages.several_system": ErrorTemplate(message="invalid params, invalid chat setting (2013)"),
+        "tools.bare_functions": ErrorTemplate(message="invalid params, function parameters is empty (2013)"),
+        "tools.arguments": ErrorTemplate(
             message="invalid params, invalid function arguments json string, tool_call_id: {id} (2013)"
         ),
-        "messages.results": Wording(message="invalid params, tool result's tool id({id}) not found (2013)"),
-        "context": Wording(message="invalid params, context window exceeds limit (2013)"),
+        "messages.results": ErrorTemplate(message="invalid params, tool result's tool id({id}) not found (2013)"),
+        "context": ErrorTemplate(message="invalid params, context window exceeds limit (2013)"),
     },
 )
 
@@ -41,15 +51,15 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=_HOSTNAMES),
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=()),
-    reasoning=Reasoning(fields=("content", "reasoning_details")),
+    reasoning=ReasoningFacts(fields=("content", "reasoning_details")),
     tools=TOOLS,
     choice=CHOICE,
-    thinking=Thinking(efforts=(), default_on=("*",)),
-    output=Output(),
-    fields=Fields(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
+    thinking=ThinkingFacts(efforts=(), default_on=("*",)),
+    output=OutputFacts(),
+    fields=FieldFacts(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
     errors=_ERRORS,
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported("oh-my-pi#955", "CodexPlusPlus#267", "LobsterAI#123"),
         "content": unverified(),
         "reasoning": reported("MiniMax-AI/MiniMax-M2#76", note="<think> in the content, or reasoning_details"),
@@ -66,8 +76,8 @@ ANTHROPIC = HostProfile(
     title="MiniMax",
     protocol="anthropic",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    messages=Messages(late_system=False),
-    reasoning=Reasoning(signatures=False),
+    messages=LEADING_SYSTEM,
+    reasoning=UNSIGNED,
     errors=_ERRORS,
     sources={
         "messages": reported("codexu/note-gen#918", note="Claude Code"),

@@ -2,18 +2,16 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import CHAT_FIELDS, CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, OUTPUT, TOOLS
 from toolwire.codec.hosts.profile import (
-    Choice,
-    ChoiceRule,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Wording,
+    ThinkingFacts,
     from_types,
     peer,
     reported,
@@ -31,7 +29,7 @@ PROFILE = HostProfile(
         members=("role", "content", "tool_calls", "tool_call_id", "name", "prefix"),
     ),
     content=replace(CONTENT, string_roles=(), media=("image", "document"), empty_assistant=False),
-    reasoning=Reasoning(fields=("content",)),
+    reasoning=ReasoningFacts(fields=("content",)),
     tools=replace(
         TOOLS,
         max_count=None,
@@ -40,8 +38,8 @@ PROFILE = HostProfile(
         strict="accepted",
         refused_keywords=("$schema", "$id"),
     ),
-    choice=Choice(rules=(ChoiceRule(modes=("auto", "none", "required", "named")),)),
-    thinking=Thinking(
+    choice=CHOICE,
+    thinking=ThinkingFacts(
         efforts=(
             EffortRule(
                 models=("mistral-small-2603*", "mistral-medium-2604*", "mistral-medium-3.5*", "magistral-small-latest"),
@@ -51,27 +49,17 @@ PROFILE = HostProfile(
         default_on=("magistral*",),
     ),
     output=replace(OUTPUT, stop_limit=None, stream_usage=False),
-    fields=Fields(
+    fields=FieldFacts(
         known=(
-            "model",
-            "messages",
-            "temperature",
-            "top_p",
-            "max_tokens",
-            "stream",
-            "stop",
+            *CHAT_FIELDS,
             "random_seed",
             "metadata",
-            "response_format",
-            "tools",
-            "tool_choice",
             "presence_penalty",
             "frequency_penalty",
             "n",
             "prediction",
             "parallel_tool_calls",
             "prompt_mode",
-            "reasoning_effort",
             "prompt_cache_key",
             "guardrails",
             "safe_prompt",
@@ -80,40 +68,40 @@ PROFILE = HostProfile(
         renamed={"seed": "random_seed"},
         cache_key=True,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"object":"error","message":"$message","type":"$type","param":null,"code":"$code"}',
-        wordings={
-            "fields.unknown": Wording(
+        templates={
+            "fields.unknown": ErrorTemplate(
                 message='{{"detail":[{{"type":"extra_forbidden","loc":["body","{path}"],'
                 '"msg":"Extra inputs are not permitted"}}]}}',
                 status=422,
             ),
-            "messages.user_after_tool": Wording(
+            "messages.user_after_tool": ErrorTemplate(
                 message="Unexpected role 'user' after role 'tool'", type="invalid_request_message_order", code="3230"
             ),
-            "messages.order": Wording(
+            "messages.order": ErrorTemplate(
                 message="Unexpected role '{role}' after role '{previous}'",
                 type="invalid_request_message_order",
                 code="3230",
             ),
-            "messages.final_assistant": Wording(
+            "messages.final_assistant": ErrorTemplate(
                 message="Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
                 type="invalid_request_message_order",
                 code="3230",
             ),
-            "tools.id_pattern": Wording(
+            "tools.id_pattern": ErrorTemplate(
                 message="Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
                 type="invalid_function_call",
                 code="3280",
             ),
-            "context": Wording(
+            "context": ErrorTemplate(
                 message="Prompt contains {input} tokens and 0 draft tokens, too large for model with {limit} maximum "
                 "context length"
             ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported(
             "avante-corp/avante.nvim#2562", "BerriAI/litellm#17761", "crush#279", note="order of roles"
         ),

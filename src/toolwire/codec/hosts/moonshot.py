@@ -2,22 +2,22 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CONTENT, MESSAGES, NEWEST_MODELS, PLAIN_USER, TOOLS, UNSIGNED
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
-    EchoRule,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
     ModelFields,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
+    ReplayRule,
+    ThinkingFacts,
     ThinkingSwitch,
-    Wording,
     documented,
     peer,
     reported,
@@ -41,26 +41,26 @@ PROFILE = HostProfile(
         image_models=("kimi-k2.5*", "kimi-k2.6*", "kimi-k2.7*", "kimi-k3*", "*vision*"),
         empty_assistant=False,
     ),
-    reasoning=Reasoning(
+    reasoning=ReasoningFacts(
         fields=("reasoning_content",),
-        echo_field="reasoning_content",
-        echo=(EchoRule(models=("moonshot-v1*",), turns="none"), EchoRule(turns="calls", placeholder=" ")),
+        replay_field="reasoning_content",
+        replay=(ReplayRule(models=("moonshot-v1*",), turns="none"), ReplayRule(turns="calls", placeholder=" ")),
     ),
     tools=replace(TOOLS, name_pattern=r"[a-zA-Z][a-zA-Z0-9_-]*", schema="moonshot"),
-    choice=Choice(
+    choice=ChoiceFacts(
         rules=(
             ChoiceRule(models=("kimi-k3*",), modes=("auto", "none", "required")),
             ChoiceRule(models=("moonshot-v1*",), modes=_MODES),
             ChoiceRule(modes=_MODES, thinking_modes=("auto", "none")),
         )
     ),
-    thinking=Thinking(
+    thinking=ThinkingFacts(
         efforts=_EFFORTS,
         switch=ThinkingSwitch(field="thinking", models=_SWITCHABLE),
         default_on=(*_SWITCHABLE, *_ALWAYS_THINKING),
     ),
-    output=Output(),
-    fields=Fields(
+    output=OutputFacts(),
+    fields=FieldFacts(
         ignored=(
             "metadata",
             "moderation",
@@ -73,30 +73,34 @@ PROFILE = HostProfile(
             "verbosity",
         ),
         by_model=(ModelFields(models=("kimi-*",), fields=_SAMPLING),),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"message":"$message","type":"$type"}}',
-        wordings={
-            "content.empty_assistant": Wording(
+        templates={
+            "content.empty_assistant": ErrorTemplate(
                 message="Invalid request: the message at position {index} with role 'assistant' must not be empty"
             ),
-            "reasoning.echo": Wording(
+            "reasoning.replay": ErrorTemplate(
                 message="thinking is enabled but reasoning_content is missing in assistant tool call message at index "
                 "{index}"
             ),
-            "choice.thinking_modes": Wording(message="tool_choice '{choice}' is incompatible with thinking enabled"),
-            "fields.by_model": Wording(message="invalid {name}: only {value} is allowed for this model"),
-            "tools.schema": Wording(
+            "choice.thinking_modes": ErrorTemplate(
+                message="tool_choice '{choice}' is incompatible with thinking enabled"
+            ),
+            "fields.by_model": ErrorTemplate(message="invalid {name}: only {value} is allowed for this model"),
+            "tools.schema": ErrorTemplate(
                 message="tools.function.parameters is not a valid moonshot flavored json schema, details: "
                 "<At path '{path}': {detail}>"
             ),
-            "tools.bare_functions": Wording(message='tools.function.parameters.type is required and must be "object"'),
-            "context": Wording(message="Your request exceeded model token limit: {limit} (requested: {total})"),
+            "tools.bare_functions": ErrorTemplate(
+                message='tools.function.parameters.type is required and must be "object"'
+            ),
+            "context": ErrorTemplate(message="Your request exceeded model token limit: {limit} (requested: {total})"),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("roles, names and refusals are not established"),
         "content": peer("litellm", note="strings for models that see no images"),
         "content.null_with_calls": unverified("an empty text beside calls is accepted"),
@@ -131,7 +135,7 @@ ANTHROPIC = HostProfile(
     title="Moonshot AI (Kimi)",
     protocol="anthropic",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    reasoning=Reasoning(signatures=False),
+    reasoning=UNSIGNED,
     tools=replace(PROFILE.tools, freeform=True, bare_functions=True, max_count=None),
     choice=PROFILE.choice,
     thinking=replace(PROFILE.thinking, switch=None),

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, GENERIC, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, GENERIC, MESSAGES, NEWEST_MODELS, OUTPUT, TOOLS
 from toolwire.codec.hosts.profile import (
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Wording,
+    ThinkingFacts,
     peer,
     reported,
     unverified,
@@ -22,25 +22,25 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=("integrate.api.nvidia.com",)),
     messages=replace(MESSAGES, user_after_tool=True, members=("role", "content", "name", "tool_calls", "tool_call_id")),
     content=CONTENT,
-    reasoning=Reasoning(fields=("reasoning_content",)),
+    reasoning=ReasoningFacts(fields=("reasoning_content",)),
     tools=TOOLS,
     choice=CHOICE,
-    thinking=Thinking(efforts=()),
+    thinking=ThinkingFacts(efforts=()),
     output=OUTPUT,
-    fields=Fields(
+    fields=FieldFacts(
         unknown="refused",
         refused=(*GENERIC.fields.refused, "user", "parallel_tool_calls", "enable_thinking"),
     ),
-    errors=Errors(
-        wordings={
-            "fields.unknown": Wording(
+    errors=ErrorFacts(
+        templates={
+            "fields.unknown": ErrorTemplate(
                 message="[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not "
                 "permitted', 'input': '{value}'}}]"
             )
         }
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported("NousResearch/hermes-agent#20154", note="Mistral's models also reject user after tool"),
         "messages.members": unverified("unknown members of the body are rejected"),
         "content": peer("pi", note="assistant parts are mirrored in answers"),

@@ -2,20 +2,28 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, OUTPUT, ROLES, TOOLS
+from toolwire.codec.hosts.generic import (
+    CONTENT,
+    LEADING_SYSTEM,
+    MESSAGES,
+    NEWEST_MODELS,
+    OUTPUT,
+    ROLES,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Messages,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Thinking,
+    ThinkingFacts,
     ThinkingSwitch,
-    Wording,
     read_in_source,
     reported,
     unverified,
@@ -31,12 +39,12 @@ PROFILE = HostProfile(
     recognition=_RECOGNITION,
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=ROLES, image_urls=False),
-    reasoning=Reasoning(fields=("reasoning",), echo_field="reasoning"),
+    reasoning=ReasoningFacts(fields=("reasoning",), replay_field="reasoning"),
     tools=replace(TOOLS, max_count=None, bare_functions=True),
-    choice=Choice(rules=(ChoiceRule(modes=("auto",)),)),
-    thinking=Thinking(efforts=(EffortRule(models=_THINKING_MODELS, words=_LEVELS),)),
+    choice=ChoiceFacts(rules=(ChoiceRule(modes=("auto",)),)),
+    thinking=ThinkingFacts(efforts=(EffortRule(models=_THINKING_MODELS, words=_LEVELS),)),
     output=replace(OUTPUT, stop_limit=None),
-    fields=Fields(
+    fields=FieldFacts(
         known=(
             "model",
             "messages",
@@ -59,22 +67,22 @@ PROFILE = HostProfile(
         unknown="ignored",
         ignored=("stream_options/include_obfuscation",),
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"message":"$message","type":"$type","param":null,"code":null}}',
-        wordings={
-            "thinking.efforts": Wording(message='"{model}" does not support thinking'),
-            "thinking.words": Wording(message='think value "{word}" is not supported for this model'),
-            "tools": Wording(message='"{model}" does not support tools'),
-            "content.null": Wording(message="invalid message content type: <nil>"),
-            "content.image_urls": Wording(
+        templates={
+            "thinking.efforts": ErrorTemplate(message='"{model}" does not support thinking'),
+            "thinking.words": ErrorTemplate(message='think value "{word}" is not supported for this model'),
+            "tools": ErrorTemplate(message='"{model}" does not support tools'),
+            "content.null": ErrorTemplate(message="invalid message content type: <nil>"),
+            "content.image_urls": ErrorTemplate(
                 message="image URLs are not currently supported, please use base64 encoded data instead"
             ),
-            "tools.arguments": Wording(message="invalid tool call arguments"),
-            "messages.late_system": Wording(message="system message must be at the beginning", status=500),
+            "tools.arguments": ErrorTemplate(message="invalid tool call arguments"),
+            "messages.late_system": ErrorTemplate(message="system message must be at the beginning", status=500),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported("ollama/ollama#17774", note="templates decide"),
         "content": read_in_source("ollama/ollama", note="a list becomes one message per part"),
         "reasoning": read_in_source("ollama/ollama"),
@@ -96,15 +104,15 @@ NATIVE = HostProfile(
     protocol="ollama",
     recognition=_RECOGNITION,
     pass_through=True,
-    thinking=Thinking(efforts=(EffortRule(words=_LEVELS),), switch=ThinkingSwitch(field="think")),
+    thinking=ThinkingFacts(efforts=(EffortRule(words=_LEVELS),), switch=ThinkingSwitch(field="think")),
     tools=replace(TOOLS, max_count=None, bare_functions=True),
-    fields=Fields(unknown="ignored"),
-    errors=Errors(
+    fields=FieldFacts(unknown="ignored"),
+    errors=ErrorFacts(
         body='{"error":"$message"}',
-        wordings={
-            "thinking.efforts": Wording(message='"{model}" does not support thinking'),
-            "thinking.words": Wording(message='think value "{word}" is not supported for this model'),
-            "tools": Wording(message='"{model}" does not support tools'),
+        templates={
+            "thinking.efforts": ErrorTemplate(message='"{model}" does not support thinking'),
+            "thinking.words": ErrorTemplate(message='think value "{word}" is not supported for this model'),
+            "tools": ErrorTemplate(message='"{model}" does not support tools'),
         },
     ),
     sources={
@@ -119,10 +127,10 @@ ANTHROPIC = HostProfile(
     title="Ollama",
     protocol="anthropic",
     recognition=_RECOGNITION,
-    messages=Messages(late_system=False),
-    reasoning=Reasoning(signatures=False),
-    errors=Errors(
-        wordings={"messages.late_system": Wording(message="system message must be at the beginning", status=500)}
+    messages=LEADING_SYSTEM,
+    reasoning=UNSIGNED,
+    errors=ErrorFacts(
+        templates={"messages.late_system": ErrorTemplate(message="system message must be at the beginning", status=500)}
     ),
     sources={
         "messages": reported("ollama/ollama#17774", note="Claude Code 2.1.232 with qwen3.8"),

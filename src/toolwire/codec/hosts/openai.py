@@ -3,33 +3,33 @@
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.profile import (
-    Content,
-    EchoRule,
-    Errors,
-    Fields,
+    ContentFacts,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Wording,
+    ReplayRule,
     documented,
     reported,
 )
 
 _CACHING = "developers.openai.com/api/docs/guides/prompt-caching"
 
-MODEL_REASONING = Reasoning(
+MODEL_REASONING = ReasoningFacts(
     fields=("reasoning_content", "reasoning"),
-    echo_field="reasoning_content",
-    echo=(
-        EchoRule(models=("*kimi*", "*moonshot*"), turns="calls", placeholder=" "),
-        EchoRule(
+    replay_field="reasoning_content",
+    replay=(
+        ReplayRule(models=("*kimi*", "*moonshot*"), turns="calls", placeholder=" "),
+        ReplayRule(
             models=("*deepseek*", "*mimo*", "*glm-*", "*qwen*", "*qwq*", "*minimax*"), turns="calls", placeholder=""
         ),
     ),
 )
 """Reasoning of models that must be sent back, by their names, for hosts that may serve any model."""
 
-CONTENT = Content(marked_models=("gpt-5.[6-9]*", "gpt-[6-9]*", "openai/gpt-5.[6-9]*", "openai/gpt-[6-9]*"))
+CONTENT = ContentFacts(cache_mark_models=("gpt-5.[6-9]*", "gpt-[6-9]*", "openai/gpt-5.[6-9]*", "openai/gpt-[6-9]*"))
 
 OPENAI = HostProfile(
     name="openai",
@@ -38,16 +38,16 @@ OPENAI = HostProfile(
     content=CONTENT,
     reasoning=MODEL_REASONING,
     recognition=Recognition(hostnames=("api.openai.com", "*.api.openai.com")),
-    fields=Fields(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True, cache_key=True),
-    errors=Errors(
-        wordings={
-            "fields.unknown": Wording(message="Unrecognized request argument supplied: {name}"),
-            "fields.user_pattern": Wording(
+    fields=FieldFacts(unknown="refused", user_pattern=r".{0,64}", stores_by_default=True, cache_key=True),
+    errors=ErrorFacts(
+        templates={
+            "fields.unknown": ErrorTemplate(message="Unrecognized request argument supplied: {name}"),
+            "fields.user_pattern": ErrorTemplate(
                 message="Invalid 'user': string too long. Expected a string with maximum length 64, but got a string "
                 "with length {length} instead.",
                 code="string_above_max_length",
             ),
-            "output.limit_field": Wording(
+            "output.limit_field": ErrorTemplate(
                 message="Unsupported parameter: '{name}' is not supported with this model. Use '{expected}' instead.",
                 code="unsupported_parameter",
             ),
@@ -64,5 +64,5 @@ OPENAI = HostProfile(
     },
 )
 PROFILE = OPENAI
-RESPONSES = replace(OPENAI, protocol="openai-responses", reasoning=Reasoning())
+RESPONSES = replace(OPENAI, protocol="openai-responses", reasoning=ReasoningFacts())
 PROFILES = (PROFILE, RESPONSES)

@@ -1,12 +1,12 @@
 """OpenRouter: its Chat form (protocol `openrouter` has its reasoning details), and `/messages`."""
 
 from toolwire.codec.hosts.profile import (
-    Content,
-    Fields,
+    ContentFacts,
+    FieldFacts,
     HostProfile,
-    Reasoning,
+    ReasoningFacts,
     Recognition,
-    Tools,
+    ToolFacts,
     documented,
     reported,
     unverified,
@@ -18,10 +18,10 @@ PROFILE = HostProfile(
     name="openrouter",
     title="OpenRouter",
     recognition=_RECOGNITION,
-    content=Content(cache_marks=False),
-    reasoning=Reasoning(fields=("reasoning", "reasoning_details"), echo_field="reasoning"),
-    tools=Tools(max_count=None, freeform=False, hosted=False, web_search=False),
-    fields=Fields(
+    content=ContentFacts(cache_marks=False),
+    reasoning=ReasoningFacts(fields=("reasoning", "reasoning_details"), replay_field="reasoning"),
+    tools=ToolFacts(max_count=None, freeform=False, hosted=False, web_search=False),
+    fields=FieldFacts(
         ignored=("metadata", "moderation", "prompt_cache_options", "safety_identifier", "store"),
         user_pattern=r".{0,128}",
     ),
@@ -38,7 +38,7 @@ ANTHROPIC = HostProfile(
     title="OpenRouter",
     protocol="anthropic",
     recognition=_RECOGNITION,
-    fields=Fields(user_pattern=r".{0,128}"),
+    fields=FieldFacts(user_pattern=r".{0,128}"),
     sources={"fields": reported("ujisati/claude-code-provider-proxy#11", note="the Chat form")},
 )
 PROFILES = (PROFILE, ANTHROPIC)

@@ -15,7 +15,7 @@ ALL_MODELS = ("*",)
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 CHOICES = ("auto", "none", "required", "named", "allowed")
 
-Knowledge = Literal["documented", "source", "types", "peer", "reported", "tried", "unverified"]
+SourceKind = Literal["documented", "source", "types", "peer", "reported", "tried", "unverified"]
 """The kinds of evidence for a fact, explained in `docs/reference/hosts.md`."""
 
 
@@ -23,10 +23,10 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """A group of facts about a host."""
 
 
-class Source(Facts, frozen=True, kw_only=True):
+class FactSource(Facts, frozen=True, kw_only=True):
     """The origin of a fact."""
 
-    kind: Knowledge
+    kind: SourceKind
     references: tuple[str, ...] = ()  # issues such as `cline/cline#230`, projects or pages
     note: str = ""  # details, and the year of facts older than 2026
 
@@ -39,7 +39,7 @@ class Recognition(Facts, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()  # glob patterns
 
 
-class Messages(Facts, frozen=True, kw_only=True):
+class MessageFacts(Facts, frozen=True, kw_only=True):
     """Roles, order and members of messages."""
 
     roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
@@ -52,7 +52,7 @@ class Messages(Facts, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()  # accepts only these members of messages; empty: all
 
 
-class Content(Facts, frozen=True, kw_only=True):
+class ContentFacts(Facts, frozen=True, kw_only=True):
     """The content of messages."""
 
     string_roles: tuple[str, ...] = ()  # roles whose text must be a single string
@@ -63,11 +63,11 @@ class Content(Facts, frozen=True, kw_only=True):
     null_with_calls: bool = True  # accepts `content: null` beside tool calls
     empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
     cache_marks: bool = True  # accepts the protocol's cache marks
-    marked_models: tuple[str, ...] = ALL_MODELS  # models that accept cache marks
+    cache_mark_models: tuple[str, ...] = ALL_MODELS  # models that accept cache marks
     cache_ttl: bool = True  # accepts a lifetime in cache marks
 
 
-class EchoRule(Facts, frozen=True, kw_only=True):
+class ReplayRule(Facts, frozen=True, kw_only=True):
     """The earlier turns whose reasoning must be sent back."""
 
     models: tuple[str, ...] = ALL_MODELS
@@ -75,16 +75,16 @@ class EchoRule(Facts, frozen=True, kw_only=True):
     placeholder: str | None = None  # stands for reasoning that is not available; None: no placeholder is known
 
 
-class Reasoning(Facts, frozen=True, kw_only=True):
+class ReasoningFacts(Facts, frozen=True, kw_only=True):
     """Reasoning in responses, and in the history of requests."""
 
     fields: tuple[str, ...] = ()  # members of response messages that hold it
-    echo_field: str | None = None  # the member of request messages that accepts it; None: none does
-    echo: tuple[EchoRule, ...] = ()
+    replay_field: str | None = None  # the member of request messages that accepts it; None: none does
+    replay: tuple[ReplayRule, ...] = ()
     signatures: bool = True  # signs reasoning, and requires the signature back
 
 
-class Tools(Facts, frozen=True, kw_only=True):
+class ToolFacts(Facts, frozen=True, kw_only=True):
     """Tool declarations and call ids."""
 
     max_count: int | None = 128
@@ -111,7 +111,7 @@ class ChoiceRule(Facts, frozen=True, kw_only=True):
     thinking_modes: tuple[str, ...] | None = None  # while the model thinks; None: the same
 
 
-class Choice(Facts, frozen=True, kw_only=True):
+class ChoiceFacts(Facts, frozen=True, kw_only=True):
     """Tool choice."""
 
     rules: tuple[ChoiceRule, ...] = (ChoiceRule(),)
@@ -132,7 +132,7 @@ class ThinkingSwitch(Facts, frozen=True, kw_only=True):
     can_disable: tuple[str, ...] = ALL_MODELS  # models whose thinking it can also turn off
 
 
-class Thinking(Facts, frozen=True, kw_only=True):
+class ThinkingFacts(Facts, frozen=True, kw_only=True):
     """Effort and thinking."""
 
     efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)  # empty: not known
@@ -157,7 +157,7 @@ class LimitCap(Facts, frozen=True, kw_only=True):
     tokens: int
 
 
-class Output(Facts, frozen=True, kw_only=True):
+class OutputFacts(Facts, frozen=True, kw_only=True):
     """Length and format of responses."""
 
     limit_field: str = "max_completion_tokens"  # the preferred name of the output limit
@@ -165,7 +165,7 @@ class Output(Facts, frozen=True, kw_only=True):
     caps: tuple[LimitCap, ...] = ()
     stop_limit: int | None = 4  # the number of stop sequences
     formats: tuple[FormatRule, ...] = (FormatRule(),)
-    json_word: bool = False  # JSON output requires the word "json" in the prompt
+    json_in_prompt_required: bool = False  # JSON output requires the word "json" in the prompt
     stream_usage: bool = True  # accepts `stream_options.include_usage`
     format_required: bool = False  # the Responses API requires `text.format` if there is `text`
 
@@ -177,7 +177,7 @@ class ModelFields(Facts, frozen=True, kw_only=True):
     fields: tuple[str, ...]
 
 
-class Fields(Facts, frozen=True, kw_only=True):
+class FieldFacts(Facts, frozen=True, kw_only=True):
     """Other members of the body, as JSON pointers without the leading slash."""
 
     known: tuple[str, ...] = ()  # all members that have an effect; empty: not known
@@ -192,7 +192,7 @@ class Fields(Facts, frozen=True, kw_only=True):
     cache_key: bool = False  # finds the cache of a conversation by its `prompt_cache_key`
 
 
-class Wording(Facts, frozen=True, kw_only=True):
+class ErrorTemplate(Facts, frozen=True, kw_only=True):
     """An error message of the host; names in braces stand for values of the request."""
 
     message: str
@@ -201,14 +201,14 @@ class Wording(Facts, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class Errors(Facts, frozen=True, kw_only=True):
+class ErrorFacts(Facts, frozen=True, kw_only=True):
     """Errors of the host."""
 
     # the body as JSON; the strings $message, $type, $code, $param and $status stand for values
     body: str = '{"error":{"message":"$message","type":"$type","param":"$param","code":"$code"}}'
     type: str | None = "invalid_request_error"
     code: str | None = None
-    wordings: dict[str, Wording] = field(default_factory=dict)  # by the fact that a request violates
+    templates: dict[str, ErrorTemplate] = field(default_factory=dict)  # by the fact that a request violates
 
 
 class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
@@ -219,20 +219,20 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
     protocol: str = "openai-chat"
     pass_through: bool = False  # leaves requests of clients of the same protocol unchanged
     recognition: Recognition = Recognition()
-    messages: Messages = Messages()
-    content: Content = Content()
-    reasoning: Reasoning = Reasoning()
-    tools: Tools = Tools()
-    choice: Choice = Choice()
-    thinking: Thinking = Thinking()
-    output: Output = Output()
-    fields: Fields = Fields()
-    errors: Errors = Errors()
-    sources: dict[str, Source] = field(default_factory=dict)  # by fact, such as `tools.max_count`, or group
+    messages: MessageFacts = MessageFacts()
+    content: ContentFacts = ContentFacts()
+    reasoning: ReasoningFacts = ReasoningFacts()
+    tools: ToolFacts = ToolFacts()
+    choice: ChoiceFacts = ChoiceFacts()
+    thinking: ThinkingFacts = ThinkingFacts()
+    output: OutputFacts = OutputFacts()
+    fields: FieldFacts = FieldFacts()
+    errors: ErrorFacts = ErrorFacts()
+    sources: dict[str, FactSource] = field(default_factory=dict)  # by fact, such as `tools.max_count`, or group
 
     def accepts_cache_marks(self, model: str | None) -> bool:
         """Return whether a model accepts cache marks; None: any model."""
-        return self.content.cache_marks and (model is None or matches_model(self.content.marked_models, model))
+        return self.content.cache_marks and (model is None or matches_model(self.content.cache_mark_models, model))
 
     def lacks(self, feature: str) -> str:
         """Return the reason for a loss: the host has no such feature."""
@@ -243,7 +243,7 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
         return f"the host may reject {feature}" if self.pass_through else f"{self.name} rejects {feature}"
 
 
-Rule = TypeVar("Rule", EchoRule, ChoiceRule, EffortRule, FormatRule, LimitCap)
+Rule = TypeVar("Rule", ReplayRule, ChoiceRule, EffortRule, FormatRule, LimitCap)
 
 
 def rule_for(rules: tuple[Rule, ...], model: str) -> Rule | None:
@@ -258,31 +258,31 @@ def matches_model(patterns: tuple[str, ...], model: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def documented(*references: str, note: str = "") -> Source:
+def documented(*references: str, note: str = "") -> FactSource:
     """Return the source of a fact from the host's documentation."""
-    return Source(kind="documented", references=references, note=note)
+    return FactSource(kind="documented", references=references, note=note)
 
 
-def read_in_source(*references: str, note: str = "") -> Source:
+def read_in_source(*references: str, note: str = "") -> FactSource:
     """Return the source of a fact from the server's code."""
-    return Source(kind="source", references=references, note=note)
+    return FactSource(kind="source", references=references, note=note)
 
 
-def from_types(*references: str) -> Source:
+def from_types(*references: str) -> FactSource:
     """Return the source of a fact from the types of the host's SDK."""
-    return Source(kind="types", references=references)
+    return FactSource(kind="types", references=references)
 
 
-def peer(*references: str, note: str = "") -> Source:
+def peer(*references: str, note: str = "") -> FactSource:
     """Return the source of a fact from the code of another project that supports the host."""
-    return Source(kind="peer", references=references, note=note)
+    return FactSource(kind="peer", references=references, note=note)
 
 
-def reported(*references: str, note: str = "") -> Source:
+def reported(*references: str, note: str = "") -> FactSource:
     """Return the source of a fact from bug reports."""
-    return Source(kind="reported", references=references, note=note)
+    return FactSource(kind="reported", references=references, note=note)
 
 
-def unverified(note: str = "") -> Source:
+def unverified(note: str = "") -> FactSource:
     """Return the source of a fact that nobody confirmed; it is set to the safe value."""
-    return Source(kind="unverified", note=note)
+    return FactSource(kind="unverified", note=note)

@@ -1,6 +1,6 @@
 """Optional settings that a host refuses: find them in its error, and leave them out of a body.
 
-A host that answers 400 or 422 often names the setting that it does not accept. `find_refusals` recognizes the wordings
+A host that answers 400 or 422 often names the setting that it does not accept. `find_refusals` recognizes the messages
 of known hosts for a closed list: effort and thinking, the name of the output limit, parallel calls, `strict`, stream
 options, and members of the body that are not essential. Content and tools are never among them.
 """
@@ -23,7 +23,7 @@ _LIMIT_MESSAGE = 8192
 _LIMIT_VALUE = 64
 
 
-class Refusal(Struct, frozen=True):
+class RefusedSetting(Struct, frozen=True):
     """A setting that a host refuses."""
 
     member: str  # JSON pointer without the leading slash; `*` stands for all elements of a list
@@ -42,7 +42,7 @@ class Omission(Struct, frozen=True):
     """A setting that was left out of a body."""
 
     pointer: str  # its position in the body, without the leading slash
-    refusal: Refusal
+    refusal: RefusedSetting
 
 
 _EFFORT: tuple[SourcePath, str] = ("thinking",), "effort"
@@ -161,7 +161,7 @@ _LEGAL_MEMBER = re.compile(r"[\w.$-]{1,64}")
 # ---- find
 
 
-def find_refusals(protocol: str, body: bytes, error: ApiError) -> tuple[Refusal, ...]:
+def find_refusals(protocol: str, body: bytes, error: ApiError) -> tuple[RefusedSetting, ...]:
     """Return the settings of a body that an error of its host refuses; empty if it names none of the closed list."""
     if error.status not in REFUSAL_STATUSES:
         return ()
@@ -171,13 +171,13 @@ def find_refusals(protocol: str, body: bytes, error: ApiError) -> tuple[Refusal,
         return ()
     if not all(map(_LEGAL_MEMBER.fullmatch, members)):  # the error may quote names that imitate a refusal
         return ()
-    found: dict[str, Refusal] = {}
+    found: dict[str, RefusedSetting] = {}
     for refusal in _refusals(protocol, members, error):
         found.setdefault(refusal.member, refusal)
     return tuple(found.values())[:LIMIT_REFUSALS]
 
 
-def _refusals(protocol: str, members: dict[str, Raw], error: ApiError) -> Iterator[Refusal]:
+def _refusals(protocol: str, members: dict[str, Raw], error: ApiError) -> Iterator[RefusedSetting]:
     """Yield the refused settings that an error names by value, by name, or in words."""
     message = error.message[:_LIMIT_MESSAGE]
     if _CONTENT.search(f"{error.param or ''} {message}"):
@@ -214,18 +214,20 @@ def _split_path(path: str) -> list[str]:
     return steps[1:] if steps[:1] == ["body"] else steps
 
 
-def _locate(path: list[str], protocol: str, members: dict[str, Raw]) -> Iterator[Refusal]:
+def _locate(path: list[str], protocol: str, members: dict[str, Raw]) -> Iterator[RefusedSetting]:
     """Yield the settings of a body at a path; none for essential members."""
     first = {_plain(name): name for name in members}.get(_plain(path[0])) if path else None
     if first in _LIMITS and len(path) == 1 and protocol in ("openai-chat", "openrouter"):
-        yield Refusal(first, _LIMITS[first])
+        yield RefusedSetting(first, _LIMITS[first])
     elif first in _THINKING_MEMBERS:
         yield from _thinking_refusals(first, members)
     elif first is not None and first not in _ESSENTIAL:
         nested = "/".join([first, *path[1:]])
-        yield Refusal(nested if nested in _NESTED and _holds(members, nested) else first)
+        yield RefusedSetting(nested if nested in _NESTED and _holds(members, nested) else first)
     else:
-        yield from (Refusal(member) for member in _NESTED if _names_nested(path, member) and _holds(members, member))
+        yield from (
+            RefusedSetting(member) for member in _NESTED if _names_nested(path, member) and _holds(members, member)
+        )
 
 
 def _names_nested(path: list[str], member: str) -> bool:
@@ -235,23 +237,23 @@ def _names_nested(path: list[str], member: str) -> bool:
     return name in steps and (len(steps) == 1 or steps[0] == owner)
 
 
-def _thinking_refusals(member: str, members: dict[str, Raw]) -> Iterator[Refusal]:
+def _thinking_refusals(member: str, members: dict[str, Raw]) -> Iterator[RefusedSetting]:
     """Yield a thinking setting that a body has; beside `reasoning` also the request for encrypted reasoning."""
     if not _holds(members, member):
         return
-    yield Refusal(member)
+    yield RefusedSetting(member)
     if member == "reasoning" and bytes(members.get("include", b"")) == b'["reasoning.encrypted_content"]':
-        yield Refusal("include")
+        yield RefusedSetting("include")
 
 
-def _refused_values(name: str, members: dict[str, Raw]) -> Iterator[Refusal]:
+def _refused_values(name: str, members: dict[str, Raw]) -> Iterator[RefusedSetting]:
     """Yield the effort of a body if `name` is one of its names, with the value that is refused."""
     steps = _split_path(name)
     plain = {_plain(step) for step in steps[-1:]}
     for member in _EFFORT_MEMBERS:
         is_named = _plain(member) in plain or _plain(member.rpartition("/")[2]) in plain or plain & {"reasoning"}
         if is_named and (value := _value_at(members, member)) is not None and len(value) <= _LIMIT_VALUE:
-            yield Refusal(member, value=value)
+            yield RefusedSetting(member, value=value)
 
 
 def _plain(name: str) -> str:
@@ -261,7 +263,7 @@ def _plain(name: str) -> str:
 
 def _holds(members: dict[str, Raw], member: str) -> bool:
     """Return whether a body has a setting."""
-    return bool(_remove(dict(members), Refusal(member)))
+    return bool(_remove(dict(members), RefusedSetting(member)))
 
 
 def _value_at(members: dict[str, Raw], member: str) -> bytes | None:
@@ -281,7 +283,7 @@ def _object_members(value: Raw) -> dict[str, Raw]:
 # ---- leave out
 
 
-def omit_refused(body: bytes, refusals: tuple[Refusal, ...]) -> tuple[bytes, list[Omission]]:
+def omit_refused(body: bytes, refusals: tuple[RefusedSetting, ...]) -> tuple[bytes, list[Omission]]:
     """Return a body without refused settings, and those that it had."""
     members = decode_members(body)
     omissions = [
@@ -293,7 +295,7 @@ def omit_refused(body: bytes, refusals: tuple[Refusal, ...]) -> tuple[bytes, lis
     return (msgspec.json.encode(members), omissions) if omissions else (body, [])
 
 
-def _remove(members: dict[str, Raw], refusal: Refusal, member: str | None = None) -> list[str]:
+def _remove(members: dict[str, Raw], refusal: RefusedSetting, member: str | None = None) -> list[str]:
     """Remove a setting from `members`, or rename it, and return the pointers at which it stood."""
     first, _, rest = (refusal.member if member is None else member).partition("/")
     if (value := members.get(first)) is None:
@@ -314,7 +316,7 @@ def _remove(members: dict[str, Raw], refusal: Refusal, member: str | None = None
     return [f"{first}/{pointer}" for pointer in pointers]
 
 
-def _remove_from_elements(members: dict[str, Raw], refusal: Refusal, first: str, rest: str) -> list[str]:
+def _remove_from_elements(members: dict[str, Raw], refusal: RefusedSetting, first: str, rest: str) -> list[str]:
     """Remove a setting from each object of a list, and return the pointers at which it stood."""
     value = members[first]
     if bytes(value).lstrip()[:1] != b"[":

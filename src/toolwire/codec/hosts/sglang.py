@@ -2,17 +2,16 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, REASONING_CONTENT, TOOLS
 from toolwire.codec.hosts.profile import (
     EFFORTS,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Output,
-    Reasoning,
-    Thinking,
-    Wording,
+    OutputFacts,
+    ThinkingFacts,
     read_in_source,
     unverified,
 )
@@ -23,25 +22,25 @@ PROFILE = HostProfile(
     title="SGLang",
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=(), null_with_calls=True),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
+    reasoning=REASONING_CONTENT,
     tools=replace(TOOLS, max_count=None, bare_functions=True),
     choice=CHOICE,
-    thinking=Thinking(efforts=(EffortRule(words=EFFORTS),)),
-    output=Output(stop_limit=None),
-    fields=Fields(ignored=VLLM.fields.ignored),
-    errors=Errors(
+    thinking=ThinkingFacts(efforts=(EffortRule(words=EFFORTS),)),
+    output=OutputFacts(stop_limit=None),
+    fields=FieldFacts(ignored=VLLM.fields.ignored),
+    errors=ErrorFacts(
         body='{"object":"error","message":"$message","type":"$type","param":null,"code":"$status"}',
         type="BadRequestError",
-        wordings={
-            "messages.roles": Wording(
+        templates={
+            "messages.roles": ErrorTemplate(
                 message="'role' must be one of 'system', 'assistant', 'tool', 'function', "
                 "'developer', 'latest_reminder' or 'user' (case-insensitive)."
             ),
-            "messages.late_system": Wording(message="System message must be at the beginning."),
+            "messages.late_system": ErrorTemplate(message="System message must be at the beginning."),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("the schema accepts developer and late system messages, templates may not"),
         "content": read_in_source("sgl-project/sglang"),
         "reasoning": read_in_source("sgl-project/sglang"),

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.generic import CONTENT, GENERIC
-from toolwire.codec.hosts.profile import Fields, Reasoning, Recognition, documented, unverified
+from toolwire.codec.hosts.profile import FieldFacts, ReasoningFacts, Recognition, documented, unverified
 
 PROFILE = replace(
     GENERIC,
@@ -12,8 +12,8 @@ PROFILE = replace(
     pass_through=False,
     recognition=Recognition(hostnames=("api.together.xyz", "api.together.ai")),
     content=replace(CONTENT, string_roles=()),
-    reasoning=Reasoning(fields=("reasoning",)),
-    fields=Fields(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
+    reasoning=ReasoningFacts(fields=("reasoning",)),
+    fields=FieldFacts(ignored=GENERIC.fields.refused, user_pattern=GENERIC.fields.user_pattern),
     sources={
         "reasoning": documented(),
         "content": unverified("as unknown hosts, with parts"),

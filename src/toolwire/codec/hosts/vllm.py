@@ -2,19 +2,19 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, OPENAI_FIELDS, TOOLS, UNSIGNED
 from toolwire.codec.hosts.profile import (
     EFFORTS,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
-    Messages,
-    Output,
-    Reasoning,
-    Thinking,
-    Tools,
-    Wording,
+    MessageFacts,
+    OutputFacts,
+    ReasoningFacts,
+    ThinkingFacts,
+    ToolFacts,
     read_in_source,
     reported,
     unverified,
@@ -25,49 +25,35 @@ PROFILE = HostProfile(
     title="vLLM",
     messages=MESSAGES,
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
-    reasoning=Reasoning(fields=("reasoning", "reasoning_content"), echo_field="reasoning"),
+    reasoning=ReasoningFacts(fields=("reasoning", "reasoning_content"), replay_field="reasoning"),
     tools=replace(TOOLS, max_count=None, bare_functions=True),
     choice=CHOICE,
-    thinking=Thinking(efforts=(EffortRule(words=EFFORTS),)),
-    output=Output(stop_limit=None),
-    fields=Fields(
-        ignored=(
-            "metadata",
-            "moderation",
-            "prompt_cache_key",
-            "prompt_cache_options",
-            "prompt_cache_retention",
-            "safety_identifier",
-            "service_tier",
-            "store",
-            "stream_options/include_obfuscation",
-            "user",
-            "verbosity",
-        )
-    ),
-    errors=Errors(
+    thinking=ThinkingFacts(efforts=(EffortRule(words=EFFORTS),)),
+    output=OutputFacts(stop_limit=None),
+    fields=FieldFacts(ignored=(*OPENAI_FIELDS, "user")),
+    errors=ErrorFacts(
         body='{"error":{"message":"$message","type":"$type","param":"$param","code":"$status"}}',
         type="BadRequestError",
-        wordings={
-            "messages.roles": Wording(message="Unexpected message role."),
-            "messages.late_system": Wording(message="System message must be at the beginning."),
-            "tools.empty_list": Wording(
+        templates={
+            "messages.roles": ErrorTemplate(message="Unexpected message role."),
+            "messages.late_system": ErrorTemplate(message="System message must be at the beginning."),
+            "tools.empty_list": ErrorTemplate(
                 message="`tools` must not be an empty array. Either provide at least one tool or omit the field "
                 "entirely."
             ),
-            "choice.tools": Wording(message="When using `tool_choice`, `tools` must be set."),
-            "choice.parser": Wording(
+            "choice.tools": ErrorTemplate(message="When using `tool_choice`, `tools` must be set."),
+            "choice.parser": ErrorTemplate(
                 message='"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
             ),
-            "output.stream_options": Wording(message="Stream options can only be defined when `stream=True`."),
-            "context": Wording(
+            "output.stream_options": ErrorTemplate(message="Stream options can only be defined when `stream=True`."),
+            "context": ErrorTemplate(
                 message="This model's maximum context length is {limit} tokens. However, you requested {output} output "
                 "tokens and your prompt contains {input} input tokens, for a total of {total} tokens."
             ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": reported(
             "ogx-ai/ogx#6069",
             "vllm-project/vllm#41114",
@@ -90,9 +76,9 @@ RESPONSES = HostProfile(
     name="vllm",
     title="vLLM",
     protocol="openai-responses",
-    messages=Messages(roles=MESSAGES.roles, late_system=False),
-    tools=Tools(max_count=None, freeform=False),
-    fields=Fields(ignored=("prompt_cache_key",), refused=("store",)),
+    messages=MessageFacts(roles=MESSAGES.roles, late_system=False),
+    tools=ToolFacts(max_count=None, freeform=False),
+    fields=FieldFacts(ignored=("prompt_cache_key",), refused=("store",)),
     sources={
         "messages": reported("vllm-project/vllm#41114", note="Qwen's templates"),
         "tools": unverified("functions only"),
@@ -103,8 +89,8 @@ ANTHROPIC = HostProfile(
     name="vllm",
     title="vLLM",
     protocol="anthropic",
-    reasoning=Reasoning(signatures=False),
-    fields=Fields(ignored=("thinking",)),
+    reasoning=UNSIGNED,
+    fields=FieldFacts(ignored=("thinking",)),
     sources={
         "reasoning": read_in_source("vllm-project/vllm"),
         "fields": read_in_source("vllm-project/vllm"),

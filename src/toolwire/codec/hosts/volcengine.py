@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, GENERIC
+from toolwire.codec.hosts.generic import CONTENT, GENERIC, REASONING_CONTENT
 from toolwire.codec.hosts.profile import (
-    Fields,
-    Reasoning,
+    FieldFacts,
     Recognition,
-    Thinking,
+    ThinkingFacts,
     ThinkingSwitch,
     peer,
     reported,
@@ -21,9 +20,9 @@ PROFILE = replace(
     pass_through=False,
     recognition=Recognition(hostnames=("ark.*.volces.com",)),
     content=replace(CONTENT, string_roles=()),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
-    thinking=Thinking(efforts=(), switch=ThinkingSwitch(field="thinking", models=("doubao-*",))),
-    fields=Fields(ignored=GENERIC.fields.refused, user_pattern=r".{6,128}"),
+    reasoning=REASONING_CONTENT,
+    thinking=ThinkingFacts(efforts=(), switch=ThinkingSwitch(field="thinking", models=("doubao-*",))),
+    fields=FieldFacts(ignored=GENERIC.fields.refused, user_pattern=r".{6,128}"),
     sources={
         "thinking": peer("litellm", note="newer models also take reasoning_effort"),
         "fields": unverified("as unknown hosts"),

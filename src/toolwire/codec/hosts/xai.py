@@ -2,19 +2,19 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, TOOLS
+from toolwire.codec.hosts.generic import CHOICE, CONTENT, MESSAGES, NEWEST_MODELS, OPENAI_FIELDS, PLAIN_USER, TOOLS
 from toolwire.codec.hosts.profile import (
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
     ModelFields,
-    Output,
-    Reasoning,
+    OutputFacts,
+    ReasoningFacts,
     Recognition,
-    Thinking,
-    Tools,
-    Wording,
+    ThinkingFacts,
+    ToolFacts,
     documented,
     peer,
     reported,
@@ -37,49 +37,38 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=_HOSTNAMES),
     messages=replace(MESSAGES, late_system=True),
     content=replace(CONTENT, string_roles=("tool",), empty_assistant=False),
-    reasoning=Reasoning(fields=("reasoning_content",)),
+    reasoning=ReasoningFacts(fields=("reasoning_content",)),
     tools=replace(TOOLS, max_count=200, strict="accepted"),
     choice=CHOICE,
-    thinking=Thinking(efforts=_EFFORTS, default_on=("grok-3-mini*", "grok-4*")),
-    output=Output(),
-    fields=Fields(
-        ignored=(
-            "metadata",
-            "moderation",
-            "prompt_cache_key",
-            "prompt_cache_options",
-            "prompt_cache_retention",
-            "safety_identifier",
-            "service_tier",
-            "store",
-            "stream_options/include_obfuscation",
-            "verbosity",
-        ),
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=("grok-3-mini*", "grok-4*")),
+    output=OutputFacts(),
+    fields=FieldFacts(
+        ignored=OPENAI_FIELDS,
         by_model=(ModelFields(models=("grok-3-mini*", "grok-4*", "grok-code*"), fields=(*_PENALTIES, "stop")),),
-        user_pattern=r"[A-Za-z0-9_-]{1,64}",
+        user_pattern=PLAIN_USER,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"code":"$code","error":"$message"}',
         code="Client specified an invalid argument",
-        wordings={
-            "thinking.efforts": Wording(message="Model {model} does not support parameter reasoningEffort."),
-            "fields.by_model": Wording(message="Model {model} does not support parameter {name}."),
-            "content.null_with_calls": Wording(
+        templates={
+            "thinking.efforts": ErrorTemplate(message="Model {model} does not support parameter reasoningEffort."),
+            "fields.by_model": ErrorTemplate(message="Model {model} does not support parameter {name}."),
+            "content.null_with_calls": ErrorTemplate(
                 message="Invalid request content: Each message must have at least one content element."
             ),
-            "content.empty_assistant": Wording(
+            "content.empty_assistant": ErrorTemplate(
                 message="An empty message was provided. Every message needs at least one non-empty content element."
             ),
-            "tools.max_count": Wording(
+            "tools.max_count": ErrorTemplate(
                 message="Maximum tools limit reached. {count} tools have been provided but the maximum is {limit}."
             ),
-            "context": Wording(
+            "context": ErrorTemplate(
                 message="This model's maximum prompt length is {limit} but the request contains {input} tokens"
             ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": unverified("the role developer is not established"),
         "messages.names": reported("BerriAI/litellm#9720", note="2025"),
         "content.string_roles": peer("litellm", note="tool results are text"),
@@ -104,9 +93,9 @@ RESPONSES = HostProfile(
     title="xAI (Grok)",
     protocol="openai-responses",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    tools=Tools(max_count=200, freeform=False),
-    thinking=Thinking(efforts=_EFFORTS, default_on=PROFILE.thinking.default_on),
-    fields=Fields(refused=("instructions", "metadata")),
+    tools=ToolFacts(max_count=200, freeform=False),
+    thinking=ThinkingFacts(efforts=_EFFORTS, default_on=PROFILE.thinking.default_on),
+    fields=FieldFacts(refused=("instructions", "metadata")),
     errors=PROFILE.errors,
     sources={
         "tools": reported("anomalyco/opencode#28911"),

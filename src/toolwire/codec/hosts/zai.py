@@ -2,21 +2,29 @@
 
 from msgspec.structs import replace
 
-from toolwire.codec.hosts.generic import CONTENT, MESSAGES, OUTPUT, TOOLS
+from toolwire.codec.hosts.generic import (
+    CHAT_FIELDS,
+    CONTENT,
+    MESSAGES,
+    NEWEST_MODELS,
+    OUTPUT,
+    REASONING_CONTENT,
+    TOOLS,
+    UNSIGNED,
+)
 from toolwire.codec.hosts.profile import (
-    Choice,
+    ChoiceFacts,
     ChoiceRule,
     EffortRule,
-    Errors,
-    Fields,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     FormatRule,
     HostProfile,
-    Messages,
-    Reasoning,
+    MessageFacts,
     Recognition,
-    Thinking,
+    ThinkingFacts,
     ThinkingSwitch,
-    Wording,
     documented,
     peer,
     reported,
@@ -32,10 +40,10 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=_HOSTNAMES),
     messages=replace(MESSAGES, late_system=True, user_required=True),
     content=replace(CONTENT, image_models=("glm-*v", "glm-*v-*", "glm-5v*")),
-    reasoning=Reasoning(fields=("reasoning_content",), echo_field="reasoning_content"),
+    reasoning=REASONING_CONTENT,
     tools=TOOLS,
-    choice=Choice(rules=(ChoiceRule(modes=("auto",)),)),
-    thinking=Thinking(
+    choice=ChoiceFacts(rules=(ChoiceRule(modes=("auto",)),)),
+    thinking=ThinkingFacts(
         efforts=(
             EffortRule(models=("glm-5.3*",), words=("low", "high", "max")),
             EffortRule(models=("glm-5.2*",), words=("none", "minimal", "low", "medium", "high", "xhigh", "max")),
@@ -48,47 +56,32 @@ PROFILE = HostProfile(
         default_on=_DEFAULT_ON,
     ),
     output=replace(OUTPUT, stop_limit=1, formats=(FormatRule(types=("text", "json_object")),), stream_usage=False),
-    fields=Fields(
-        known=(
-            "model",
-            "messages",
-            "request_id",
-            "do_sample",
-            "stream",
-            "thinking",
-            "reasoning_effort",
-            "temperature",
-            "top_p",
-            "max_tokens",
-            "tool_stream",
-            "tools",
-            "tool_choice",
-            "user_id",
-            "stop",
-            "response_format",
-        ),
+    fields=FieldFacts(
+        known=(*CHAT_FIELDS, "request_id", "do_sample", "thinking", "tool_stream", "user_id"),
         unknown="ignored",
         max_temperature=1.0,
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"error":{"code":"$code","message":"$message"}}',
         code="1210",
-        wordings={
-            "messages.user_required": Wording(
+        templates={
+            "messages.user_required": ErrorTemplate(
                 message="The messages parameter is illegal. Please check the documentation.", code="1214"
             ),
-            "messages.roles": Wording(
+            "messages.roles": ErrorTemplate(
                 message="The messages parameter is illegal. Please check the documentation.", code="1214"
             ),
-            "fields.user_pattern": Wording(
+            "fields.user_pattern": ErrorTemplate(
                 message="user_id: The unique ID of the user must be between 6 and 128 characters in length.",
                 code="1214",
             ),
-            "fields.unknown": Wording(message="Invalid API parameter, please check the documentation.", code="1210"),
+            "fields.unknown": ErrorTemplate(
+                message="Invalid API parameter, please check the documentation.", code="1210"
+            ),
         },
     ),
     sources={
-        "content.original_images": unverified("a value of OpenAI's newest models"),
+        "content.original_images": NEWEST_MODELS,
         "messages": documented(note="roles system, user, assistant, tool"),
         "messages.user_required": reported("anomalyco/opencode#2557"),
         "content": documented(note="text models take mainly plain text"),
@@ -109,9 +102,9 @@ ANTHROPIC = HostProfile(
     title="Zhipu and Z.ai (GLM)",
     protocol="anthropic",
     recognition=Recognition(hostnames=_HOSTNAMES),
-    messages=Messages(user_required=True),
-    reasoning=Reasoning(signatures=False),
-    fields=Fields(user_pattern=r".{6,128}"),
+    messages=MessageFacts(user_required=True),
+    reasoning=UNSIGNED,
+    fields=FieldFacts(user_pattern=r".{6,128}"),
     errors=PROFILE.errors,
     sources={
         "messages": unverified("as the Chat form"),

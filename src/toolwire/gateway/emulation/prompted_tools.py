@@ -27,7 +27,7 @@ _REFUSALS = re.compile(
 _VALID_SECONDS = 3600.0
 
 
-class ToolRefusals:
+class RefusedTools:
     """The models whose server refused tools, each for an hour: a server may be restarted with other settings."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def refuses_tools(error: ApiError, backend: Backend, options: RouteSection) -> b
 
 
 def prompting_dialect(
-    request: Request, backend: Backend, options: RouteSection, info: ModelInfo | None, refusals: ToolRefusals
+    request: Request, backend: Backend, options: RouteSection, info: ModelInfo | None, refusals: RefusedTools
 ) -> Dialect | None:
     """Return the dialect in which the tools of a request are prompted; None if the server takes them."""
     mode = _tool_calling(backend, options)

@@ -17,7 +17,7 @@ from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.wire.surrogates import decode_repaired
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
-from toolwire.gateway.emulation.prompted_tools import ToolRefusals, refuses_tools
+from toolwire.gateway.emulation.prompted_tools import RefusedTools, refuses_tools
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.breakers import Breakers
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
@@ -30,7 +30,7 @@ from toolwire.gateway.exchange.exchange import (
 )
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
-from toolwire.gateway.exchange.refusal_memo import RefusalMemo
+from toolwire.gateway.exchange.refused_settings import RefusedSettings
 from toolwire.gateway.exchange.response import StreamingResponse, request_response
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
@@ -83,11 +83,11 @@ class Dispatcher:
             route_toolsets=route_toolsets or RouteToolsets(),
             breakers=Breakers(limits),
             emulator=Emulator(conversation_state.store, signing_keys),
-            tool_refusals=ToolRefusals(),
+            refused_tools=RefusedTools(),
             body_executor=conversation_state.body_executor,
             envelope_keys=BoundedMemo(),
             conversation_memo=ConversationMemo(limits.history),
-            refusals=RefusalMemo(),
+            refused_settings=RefusedSettings(),
         )
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ async def _request_response(exchange: Exchange, backend: Backend) -> BufferedRes
         is_prompted = exchange.upstream_request.dialect is not None
         if is_prompted or not refuses_tools(rejection.error, backend, exchange.route_match.options):
             raise
-    exchange.services.tool_refusals.add(backend)
+    exchange.services.refused_tools.add(backend)
     await _prepare_request(exchange, backend)
     return await request_response(exchange)
 

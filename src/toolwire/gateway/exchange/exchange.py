@@ -19,11 +19,11 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
-from toolwire.gateway.emulation.prompted_tools import ToolRefusals
+from toolwire.gateway.emulation.prompted_tools import RefusedTools
 from toolwire.gateway.exchange.breakers import Breakers
 from toolwire.gateway.exchange.call_checks import CallChecker, CallOutcome
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
-from toolwire.gateway.exchange.refusal_memo import RefusalMemo
+from toolwire.gateway.exchange.refused_settings import RefusedSettings
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import BodyExecutor
@@ -111,11 +111,11 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     redactor: Redactor
     route_toolsets: RouteToolsets
     emulator: Emulator
-    tool_refusals: ToolRefusals
+    refused_tools: RefusedTools
     body_executor: BodyExecutor
     envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
     conversation_memo: ConversationMemo
-    refusals: RefusalMemo
+    refused_settings: RefusedSettings
 
     def envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
         """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""

@@ -114,7 +114,7 @@ def build_upstream_request(
         list(exchange.client_request.losses),
     )
     upstream_request = _translate_draft(draft, route_tools, complete=complete)
-    if refusals := exchange.services.refusals.find(backend, exchange.request.model):
+    if refusals := exchange.services.refused_settings.find(backend, exchange.request.model):
         omit_settings(exchange, upstream_request, refusals)
         raise_for_losses(upstream_request.losses, draft.upstream.name, strict=exchange.strict)
     if exchange.route_match.options.retry_invalid_calls:
@@ -148,7 +148,7 @@ def _translate_draft(draft: Draft, route_tools: RouteTools | None, *, complete: 
         draft.backend,
         exchange.route_match.options,
         draft.target.model_info,
-        exchange.services.tool_refusals,
+        exchange.services.refused_tools,
     )
     is_unchanged = draft.client is draft.upstream and draft.request is exchange.request and draft.dialect is None
     adapts = not draft.target.host.pass_through  # the host may reject what its client sends
@@ -195,7 +195,7 @@ def _restore_state(draft: Draft) -> None:
 
 
 def _adapt_settings(draft: Draft) -> None:
-    """Adapt extras, attribution and settings to another protocol."""
+    """Adapt extras, client metadata and settings to another protocol."""
     report, request, client = LossReport(), draft.request, draft.client
     draft.request = adapt_request(request, client, draft.upstream, draft.target.host, report)
     if report:

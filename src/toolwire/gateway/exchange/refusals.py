@@ -6,7 +6,7 @@ setting left out is a loss.
 """
 
 from toolwire.canonical.request import Request
-from toolwire.codec.hosts.refusals import LOCATIONS, Omission, Refusal, find_refusals, omit_refused
+from toolwire.codec.hosts.refusals import LOCATIONS, Omission, RefusedSetting, find_refusals, omit_refused
 from toolwire.codec.losses import LossReport
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.exchange import Exchange
@@ -35,13 +35,13 @@ async def send_request(exchange: Exchange) -> UpstreamResponse:
     except RequestRejected as rejection:
         # If the provider now refuses another setting, it accepted the omission of the first.
         if await _find_refusals(exchange, rejection):
-            services.refusals.learn(backend, model, refusals)
+            services.refused_settings.learn(backend, model, refusals)
         raise
-    services.refusals.learn(backend, model, refusals)
+    services.refused_settings.learn(backend, model, refusals)
     return response
 
 
-async def _find_refusals(exchange: Exchange, rejection: RequestRejected) -> tuple[Refusal, ...]:
+async def _find_refusals(exchange: Exchange, rejection: RequestRejected) -> tuple[RefusedSetting, ...]:
     """Return the optional settings that a rejection of the prepared request names."""
     upstream_request = exchange.upstream_request
     body, protocol = upstream_request.body, upstream_request.codec.name
@@ -49,7 +49,7 @@ async def _find_refusals(exchange: Exchange, rejection: RequestRejected) -> tupl
     return await run(find_refusals, protocol, body, rejection.error, heavy=is_heavy_body(body))
 
 
-def omit_settings(exchange: Exchange, upstream_request: UpstreamRequest, refusals: tuple[Refusal, ...]) -> None:
+def omit_settings(exchange: Exchange, upstream_request: UpstreamRequest, refusals: tuple[RefusedSetting, ...]) -> None:
     """Leave refused settings out of a prepared request, and add each as a loss."""
     upstream_request.body, omissions = omit_refused(upstream_request.body, refusals)
     if not omissions:

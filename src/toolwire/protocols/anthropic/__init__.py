@@ -13,7 +13,7 @@ from toolwire.protocols.anthropic.request import (
     WIRE_NAMES,
     decode_request,
     encode_request,
-    remove_attribution,
+    remove_billing_header,
 )
 from toolwire.protocols.anthropic.response import (
     decode_response,
@@ -44,7 +44,7 @@ CODEC = Codec(
     encode_request=encode_request,
     system_member="system",
     is_separable=is_separable,
-    remove_attribution=remove_attribution,
+    remove_client_metadata=remove_billing_header,
     caches_by_marks=True,
     decode_response=decode_response,
     encode_response=encode_response,

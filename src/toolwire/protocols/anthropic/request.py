@@ -137,7 +137,7 @@ WIRE_NAMES = {
     "Usage.reasoning": "/output_tokens_details/thinking_tokens",
 }
 
-_ATTRIBUTION_PREFIX = "x-anthropic-billing-header:"
+_BILLING_PREFIX = "x-anthropic-billing-header:"
 _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 # ---- decode
@@ -190,16 +190,16 @@ def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
     )
 
 
-# ---- attribution
+# ---- billing header
 
 
-def remove_attribution(request: Request, report: LossReport) -> Request:
+def remove_billing_header(request: Request, report: LossReport) -> Request:
     """Return the request without the line that Claude Code writes before its system prompt, for Anthropic's billing.
 
     It means nothing to other vendors. Some versions write a new `cch` into it with every request. As the first words of
     the prompt it then keeps every cache of prompt prefixes from matching.
     """
-    if not request.system or not request.system[0].text.startswith(_ATTRIBUTION_PREFIX):
+    if not request.system or not request.system[0].text.startswith(_BILLING_PREFIX):
         return request
     first, *others = with_source_positions(request, WIRE_NAMES, "system").system or ()
     reason = "billing information for Anthropic, which may keep the prompt caches of other vendors from matching"

@@ -293,7 +293,7 @@ def fit_format(request: Request, body: dict[str, Any], plan: EncodingPlan) -> No
         del body["response_format"]
         reason = f"{host.rejects('a response format beside tools')}; sent as instructions"
     elif kind in rule.types:
-        if kind == "json_object" and host.output.json_word and not _mentions_json(body):
+        if kind == "json_object" and host.output.json_in_prompt_required and not _mentions_json(body):
             plan.report.added((), "", "/messages/0", host.rejects("JSON output unless the prompt mentions JSON"))
             _add_instructions(body, _JSON_INSTRUCTIONS)
         return

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.ollama import NATIVE
-from toolwire.codec.hosts.profile import HostProfile, Thinking
+from toolwire.codec.hosts.profile import HostProfile, ThinkingFacts
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.models.names import named_model
@@ -36,7 +36,7 @@ LIMIT_NAME = 256
 """Providers are not asked about models with longer names."""
 
 # An Ollama model that may not support thinking gets no `think`: the server would reject it.
-_OLLAMA_PROFILE = replace(NATIVE, thinking=Thinking(efforts=()))
+_OLLAMA_PROFILE = replace(NATIVE, thinking=ThinkingFacts(efforts=()))
 
 
 class CatalogEntry(Struct, frozen=True, kw_only=True):

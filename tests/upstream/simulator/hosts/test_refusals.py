@@ -37,7 +37,7 @@ LISTED = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
 FORCED = {"tools": [TOOL], "tool_choice": "required"}
 MANY = {"tools": [{"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(201)]}
 LOOSE = {"type": "object", "properties": {"x": {"description": "anything"}}}
-ECHO = {"reasoning_content": "Hm."}
+REPLAYED = {"reasoning_content": "Hm."}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ ECHO = {"reasoning_content": "Hm."}
         ("mistral", chat(stream=True, stream_options={"include_usage": True}), 422, "extra_forbidden"),
         (
             "mistral",
-            chat(USER, CALLING | ECHO, RESULT),
+            chat(USER, CALLING | REPLAYED, RESULT),
             422,
             '["body", "messages", "1", "assistant", "reasoning_content"]',
         ),
@@ -82,7 +82,7 @@ ECHO = {"reasoning_content": "Hm."}
         ("groq", chat(store=False), 400, "property 'store' is unsupported"),
         (
             "groq",
-            chat(USER, CALLING | ECHO, RESULT),
+            chat(USER, CALLING | REPLAYED, RESULT),
             400,
             "for 'role:assistant' the following must be satisfied[('messages.1' : property 'reasoning_content'",
         ),
@@ -130,7 +130,7 @@ ECHO = {"reasoning_content": "Hm."}
         ("ollama", chat(model="llama3", reasoning_effort="high"), 400, '\\"llama3\\" does not support thinking'),
         ("azure", chat(thinking={"type": "enabled"}), 400, "Unrecognized request argument supplied: thinking"),
         ("azure", chat(model="gpt-5", max_tokens=9), 400, "Use 'max_completion_tokens' instead."),
-        ("cerebras", chat(USER, CALLING | ECHO, RESULT), 400, "messages.1.assistant.reasoning_content: property"),
+        ("cerebras", chat(USER, CALLING | REPLAYED, RESULT), 400, "messages.1.assistant.reasoning_content: property"),
         ("minimax", chat(USER, LATE), 400, "chat content has invalid message role: system (2013)"),
         ("minimax", chat(LATE, LATE, USER), 400, "invalid chat setting (2013)"),
         ("gemini", chat(store=False), 400, 'Unknown name \\"store\\": Cannot find field.'),

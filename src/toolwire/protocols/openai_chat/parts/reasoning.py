@@ -13,7 +13,7 @@ from toolwire.canonical.content import Part, Reasoning, ReasoningText
 from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.hosts.profile import EchoRule, HostProfile, rule_for
+from toolwire.codec.hosts.profile import HostProfile, ReplayRule, rule_for
 from toolwire.codec.losses import SourcePath
 from toolwire.protocols.openai_chat.wire import MessageShape
 
@@ -58,25 +58,25 @@ def details_text(raw: Raw) -> list[str]:
     return [text for text in texts if isinstance(text, str) and text]
 
 
-def echo_rule(plan: EncodingPlan) -> EchoRule | None:
+def replay_rule(plan: EncodingPlan) -> ReplayRule | None:
     """Return the host's rule about sending reasoning back to this model; None if it has no field for it."""
     host = plan.target.host
-    return None if host.reasoning.echo_field is None else _echo_rule(host, plan.target.model)
+    return None if host.reasoning.replay_field is None else _replay_rule(host, plan.target.model)
 
 
-_OPTIONAL_ECHO = EchoRule(turns="none")
+_OPTIONAL_REPLAY = ReplayRule(turns="none")
 
 
 @lru_cache(maxsize=256)
-def _echo_rule(host: HostProfile, model: str | None) -> EchoRule | None:
+def _replay_rule(host: HostProfile, model: str | None) -> ReplayRule | None:
     """Return the rule of a host that has a field for reasoning; memoized."""
-    rules = host.reasoning.echo
-    return rule_for(rules, model) if rules and model is not None else None if rules else _OPTIONAL_ECHO
+    rules = host.reasoning.replay
+    return rule_for(rules, model) if rules and model is not None else None if rules else _OPTIONAL_REPLAY
 
 
 def requires_reasoning(plan: EncodingPlan) -> bool:
     """Tell whether the target model rejects its own tool calls unless the reasoning before them is resent."""
-    rule = echo_rule(plan)
+    rule = replay_rule(plan)
     return rule is not None and rule.turns != "none"
 
 
@@ -88,12 +88,12 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
             _encode_same_protocol_reasoning(part, located_part, plan, body, "".join(texts))
         return
     host = plan.target.host
-    if not plan.for_client and echo_rule(plan) is None:
+    if not plan.for_client and replay_rule(plan) is None:
         plan.report.dropped(located_part.path, "", host.lacks("field for reasoning"))
         return
     report_reasoning(part, located_part, plan)
     if texts:
-        field = "reasoning_content" if plan.for_client else host.reasoning.echo_field or "reasoning_content"
+        field = "reasoning_content" if plan.for_client else host.reasoning.replay_field or "reasoning_content"
         earlier = [body[field]] if field in body else []
         body[field] = "\n\n".join([*earlier, *texts])
 
@@ -105,9 +105,9 @@ def _encode_same_protocol_reasoning(
     tokens = [token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM)]
     name = tokens[0] if tokens else "reasoning_content"
     host = plan.target.host
-    if plan.adapts and requires_reasoning(plan) and name != host.reasoning.echo_field:
-        plan.report.approximated(located_part.path, "", f"{host.name} reads {host.reasoning.echo_field}, not {name}")
-        name = host.reasoning.echo_field or name
+    if plan.adapts and requires_reasoning(plan) and name != host.reasoning.replay_field:
+        plan.report.approximated(located_part.path, "", f"{host.name} reads {host.reasoning.replay_field}, not {name}")
+        name = host.reasoning.replay_field or name
     if plan.adapts and host.messages.members and name not in host.messages.members:
         plan.report.dropped(located_part.path, "", host.rejects(name))
         return
@@ -116,7 +116,7 @@ def _encode_same_protocol_reasoning(
 
 def add_required_reasoning(body: dict[str, Any], path: SourcePath, plan: EncodingPlan) -> None:
     """Add the host's placeholder to an assistant message that must carry reasoning, but has none."""
-    rule, field = echo_rule(plan), plan.target.host.reasoning.echo_field
+    rule, field = replay_rule(plan), plan.target.host.reasoning.replay_field
     if rule is None or field is None or rule.placeholder is None or rule.turns == "none":
         return
     if rule.turns == "calls" and not body.get("tool_calls"):

@@ -1,1 +1,1 @@
-"""Hosts as strict as the real ones: they refuse in their wording what their profile excludes, and answer in dialect."""
+"""Hosts as strict as the real ones: they refuse what their profile excludes, in their words, and answer in dialect."""

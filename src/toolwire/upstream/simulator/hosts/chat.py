@@ -51,7 +51,7 @@ def check_chat(body: JsonObject, profile: HostProfile) -> Violations:
     yield from check_stream_thinking(body, profile, thinking=thinking)
     yield from _check_limits(body, profile)
     yield from _check_output(body, profile)
-    yield from _check_echo(body, profile, thinking=thinking)
+    yield from _check_replay(body, profile, thinking=thinking)
 
 
 def _check_roles(body: JsonObject, profile: HostProfile) -> Violations:
@@ -88,11 +88,11 @@ def _check_members(message: JsonObject, role: str, index: int, profile: HostProf
     }
     if rules.members:
         refused |= message.keys() - set(rules.members)
-    elif profile.fields.unknown == "refused" and profile.reasoning.echo_field is None:
+    elif profile.fields.unknown == "refused" and profile.reasoning.replay_field is None:
         refused |= set(_REASONING_MEMBERS)
     for name in sorted(refused & message.keys()):
         where = f'messages","{index}","{role}","{name}'
-        fact = "messages.members" if "messages.members" in profile.errors.wordings else "fields.unknown"
+        fact = "messages.members" if "messages.members" in profile.errors.templates else "fields.unknown"
         yield violation(fact, f"messages[{index}].{name}", index=index, role=role, name=name, value="", path=where)
 
 
@@ -250,8 +250,8 @@ def _check_output(body: JsonObject, profile: HostProfile) -> Violations:
             yield violation("output.formats", "response_format", type=kind)
         elif not rule.with_tools and body.get("tools") and kind != "text":
             yield violation("output.with_tools", "response_format", type=kind)
-        if kind == "json_object" and output.json_word and "json" not in str(body.get("messages")).lower():
-            yield violation("output.json_word", "messages")
+        if kind == "json_object" and output.json_in_prompt_required and "json" not in str(body.get("messages")).lower():
+            yield violation("output.json_in_prompt_required", "messages")
     options = object_of(body.get("stream_options"))
     if options and body.get("stream") is not True:
         yield violation("output.stream_options", "stream_options")
@@ -260,10 +260,10 @@ def _check_output(body: JsonObject, profile: HostProfile) -> Violations:
         yield violation("fields.unknown", path=path, name="stream_options.include_usage", value=True)
 
 
-def _check_echo(body: JsonObject, profile: HostProfile, *, thinking: bool) -> Violations:
+def _check_replay(body: JsonObject, profile: HostProfile, *, thinking: bool) -> Violations:
     """Check that the reasoning of earlier turns comes back, where the host demands it."""
-    name = profile.reasoning.echo_field
-    rule = rule_for(profile.reasoning.echo, model_of(body))
+    name = profile.reasoning.replay_field
+    rule = rule_for(profile.reasoning.replay, model_of(body))
     if rule is None or rule.turns == "none" or name is None or not thinking:
         return
     for (index,), message in object_items(body.get("messages"), ()):
@@ -271,4 +271,4 @@ def _check_echo(body: JsonObject, profile: HostProfile, *, thinking: bool) -> Vi
         if message.get("role") != "assistant" or (rule.turns == "calls" and not calls):
             continue
         if not isinstance(message.get(name), str) or (not message[name] and rule.placeholder != ""):
-            yield violation("reasoning.echo", f"messages[{index}]", index=index)
+            yield violation("reasoning.replay", f"messages[{index}]", index=index)

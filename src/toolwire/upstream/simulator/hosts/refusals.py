@@ -1,4 +1,4 @@
-"""Refusals of a host: the fact that a request violates, the host's wording, and the body of its error."""
+"""Refusals of a host: the fact that a request violates, the message of the host, and the body of its error."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolwire.codec.hosts.profile import HostProfile, Wording
+from toolwire.codec.hosts.profile import ErrorTemplate, HostProfile
 from toolwire.codec.validation import JsonObject, text_of
 
 
 class Violation(Struct, frozen=True):
-    """A fact of the profile that a request violates, such as `tools.max_count`, and the values for its wording."""
+    """A fact of the profile that a request violates, such as `tools.max_count`, and the values for its message."""
 
     fact: str
     values: dict[str, object]
@@ -23,7 +23,7 @@ Check = Callable[[JsonObject, HostProfile], Violations]
 
 
 def violation(fact: str, param: str | None = None, **values: object) -> Violation:
-    """Return a violation with the values for the braces of its wording."""
+    """Return a violation with the values for the braces of its message."""
     return Violation(fact, values, param)
 
 
@@ -37,8 +37,8 @@ class HostRefusal(Exception):
         self.fact = fact
 
 
-# Where a profile quotes no wording: OpenAI's, or one in its style.
-_WORDINGS = {
+# Where a profile quotes no message: OpenAI's, or one in its style.
+_TEMPLATES = {
     "choice.modes": "Invalid value for 'tool_choice': '{choice}' is not supported.",
     "choice.thinking_modes": "tool_choice '{choice}' is not supported while thinking is enabled.",
     "choice.tools": "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
@@ -66,13 +66,13 @@ _WORDINGS = {
     "output.caps": "max_tokens is too large: {value}. This model supports at most {limit} completion tokens.",
     "output.format_required": "Required",
     "output.formats": "Invalid value for 'response_format.type': '{type}' is not supported.",
-    "output.json_word": "'messages' must contain the word 'json' in some form, to use 'response_format' of type "
-    "'json_object'.",
+    "output.json_in_prompt_required": "'messages' must contain the word 'json' in some form, to use 'response_format' "
+    "of type 'json_object'.",
     "output.limit_field": "Unsupported parameter: '{name}'. Use '{expected}' instead.",
     "output.stop_limit": "Invalid 'stop': array too long. Expected an array with maximum length {limit}.",
     "output.stream_options": "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
     "output.with_tools": "'response_format' of type '{type}' cannot be combined with tools.",
-    "reasoning.echo": "The reasoning of message {index} is missing.",
+    "reasoning.replay": "The reasoning of message {index} is missing.",
     "reasoning.signatures": "Invalid reasoning: '{name}' is not supported.",
     "thinking.can_disable": "Thinking cannot be disabled for {model}.",
     "thinking.efforts": "Unsupported value: '{effort}' is not supported with {model}. Supported values are: {words}.",
@@ -93,8 +93,8 @@ _WORDINGS = {
     "tools.typed": "tools.{index}: unknown variant `{type}`",
     "tools.web_search": "Unknown parameter: 'web_search_options'.",
 }
-# Facts whose wording stands for another one.
-_SAME_WORDING = {
+# Facts whose message stands for another one.
+_SAME_TEMPLATE = {
     "messages.several_system": "messages.late_system",
     "messages.order": "messages.user_after_tool",
     "fields.refused": "fields.unknown",
@@ -109,26 +109,26 @@ _SAME_WORDING = {
 
 def refuse(found: Violation, profile: HostProfile) -> HostRefusal:
     """Return the host's answer to a request with this violation."""
-    wording = _wording(found.fact, profile)
-    message = wording.message.format_map({"path": found.param or "", "model": "", **found.values})
+    error_template = _template(found.fact, profile)
+    message = error_template.message.format_map({"path": found.param or "", "model": "", **found.values})
     values = {
         "$message": _embed_object(message),
-        "$type": wording.type or profile.errors.type,
-        "$code": wording.code or profile.errors.code,
+        "$type": error_template.type or profile.errors.type,
+        "$code": error_template.code or profile.errors.code,
         "$param": found.param,
-        "$status": wording.status,
+        "$status": error_template.status,
     }
     template = msgspec.json.decode(profile.errors.body)
-    return HostRefusal(wording.status, msgspec.json.encode(_fill(template, values)), found.fact)
+    return HostRefusal(error_template.status, msgspec.json.encode(_fill(template, values)), found.fact)
 
 
-def _wording(fact: str, profile: HostProfile) -> Wording:
-    """Return the host's wording for a fact, or else a general one."""
-    wordings = profile.errors.wordings
-    alternative = _SAME_WORDING.get(fact, fact)
-    if wording := wordings.get(fact) or wordings.get(alternative):
-        return wording
-    return Wording(message=_WORDINGS.get(fact) or _WORDINGS[alternative])
+def _template(fact: str, profile: HostProfile) -> ErrorTemplate:
+    """Return the template of the message for a fact, or else a general one."""
+    templates = profile.errors.templates
+    alternative = _SAME_TEMPLATE.get(fact, fact)
+    if found := templates.get(fact) or templates.get(alternative):
+        return found
+    return ErrorTemplate(message=_TEMPLATES.get(fact) or _TEMPLATES[alternative])
 
 
 def _embed_object(message: str) -> Any:

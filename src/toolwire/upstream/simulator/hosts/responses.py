@@ -93,10 +93,10 @@ def _check_content(content: object, path: str, body: JsonObject, profile: HostPr
 
 def _check_output(output: object, path: str, profile: HostProfile) -> Violations:
     """Check the parts of a result, for hosts that accept only text there."""
-    wordings = profile.errors.wordings
+    templates = profile.errors.templates
     for part in list_of(output):
         kind = text_of(object_of(part).get("type"))
-        if kind != "input_text" and "content.media" in wordings:
+        if kind != "input_text" and "content.media" in templates:
             yield violation("content.media", path, index=path, type=kind, role="tool")
 
 

@@ -1,4 +1,4 @@
-"""The attribution line of Claude Code, at Anthropic and at other vendors."""
+"""The billing header of Claude Code, at Anthropic and at other vendors."""
 
 from typing import Any
 
