@@ -85,11 +85,18 @@ def test_openrouter_fields_of_a_chat_client_pass() -> None:
     assert translate_request(body, CHAT, OPENROUTER) == (body, {})
 
 
-def test_details_of_a_merged_turn_are_reported() -> None:
+def test_details_of_a_merged_turn_are_sent() -> None:
     message = {"role": "assistant", "content": "So.", "reasoning_details": DETAILS}
     body = {"model": "m", "messages": [*MESSAGES, message, {"role": "assistant", "content": "Well."}]}
+    translated, losses = translate_request(body, CHAT, OPENROUTER)
+    assert translated["messages"][-1]["reasoning_details"] == DETAILS
+    assert losses == {}
+
+
+def test_details_of_a_user_message_are_reported() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi", "reasoning_details": DETAILS}]}
     _, losses = translate_request(body, CHAT, OPENROUTER)
-    assert losses["/messages/1/reasoning_details/0"] == "dropped"
+    assert losses == {"/messages/0/reasoning_details/0": "dropped"}
 
 
 def test_chat_client_gets_reasoning_and_the_signature_is_reported() -> None:

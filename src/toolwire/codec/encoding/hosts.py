@@ -187,7 +187,10 @@ def fit_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, locat
         members = body.get(name)
         if isinstance(members, dict) and inner in members and (is_refused or not plan.same_protocol):
             del members[inner]
-            plan.report.dropped((), f"//{name}/{inner}", host.rejects(f"{name}.{inner}"))
+            if not members:
+                del body[name]
+            reason = host.rejects(f"{name}.{inner}") if is_refused else f"{host.name} ignores {name}.{inner}"
+            plan.report.dropped((), f"//{name}/{inner}", reason)
 
 
 def _dropped_pointers(request: Request, name: str, value: Any, locations: FieldLocations) -> list[str]:

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FunctionTool, Tool
+from toolwire.canonical.tools import CacheMark, FunctionTool, Tool
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
 from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id, original_id
 from toolwire.codec.hosts.profile import HostProfile
@@ -49,6 +49,8 @@ class EncodingPlan:
     """The state of one encoding: the target, the loss report, tool names, ids and counters."""
 
     cache_marks = 0  # written so far
+    last_mark: CacheMark | None = None  # of a message, sent as the mark of the request
+    messages: tuple[Message, ...] = ()  # of the request or candidate, by their index in source paths
     has_moving_marks = False  # marks in messages move with every turn, and must not change the form of a message
     last_hosted_call_id = ""  # for hosted results that name no call
     request: Request | None = None  # set once its tools are encoded

@@ -13,6 +13,7 @@ from toolwire.codec.hosts.profile import (
     OutputFacts,
     ReasoningFacts,
     Recognition,
+    ReplayRule,
     ThinkingFacts,
     documented,
     reported,
@@ -25,7 +26,15 @@ PROFILE = HostProfile(
     recognition=Recognition(hostnames=("generativelanguage.googleapis.com",), paths=("*/openai", "*/openai/*")),
     messages=MessageFacts(refusals=False, members=("role", "content", "name", "tool_calls", "tool_call_id")),
     content=replace(CONTENT, string_roles=(), null_with_calls=True, media=("image", "audio")),
-    reasoning=ReasoningFacts(fields=("extra_content",)),
+    reasoning=ReasoningFacts(
+        fields=("extra_content",),
+        replay=(
+            ReplayRule(
+                models=("*gemini-3*", "*gemini-[4-9]*"), turns="calls", placeholder="skip_thought_signature_validator"
+            ),
+        ),
+        call_signature="extra_content/google/thought_signature",
+    ),
     tools=replace(TOOLS, bare_functions=True),
     choice=CHOICE,
     thinking=ThinkingFacts(

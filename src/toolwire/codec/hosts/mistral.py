@@ -11,12 +11,16 @@ from toolwire.codec.hosts.profile import (
     HostProfile,
     ReasoningFacts,
     Recognition,
+    ReplayRule,
     ThinkingFacts,
     from_types,
     peer,
     reported,
     unverified,
 )
+
+_EFFORT_MODELS = ("mistral-small-2603*", "mistral-medium-2604*", "mistral-medium-3.5*", "magistral-small-latest")
+_THINKING_MODELS = ("magistral*", *_EFFORT_MODELS)
 
 PROFILE = HostProfile(
     name="mistral",
@@ -29,7 +33,9 @@ PROFILE = HostProfile(
         members=("role", "content", "tool_calls", "tool_call_id", "name", "prefix"),
     ),
     content=replace(CONTENT, string_roles=(), media=("image", "document"), empty_assistant=False),
-    reasoning=ReasoningFacts(fields=("content",)),
+    reasoning=ReasoningFacts(
+        fields=("content",), replay_field="content", replay=(ReplayRule(models=_THINKING_MODELS, turns="none"),)
+    ),
     tools=replace(
         TOOLS,
         max_count=None,
@@ -42,7 +48,7 @@ PROFILE = HostProfile(
     thinking=ThinkingFacts(
         efforts=(
             EffortRule(
-                models=("mistral-small-2603*", "mistral-medium-2604*", "mistral-medium-3.5*", "magistral-small-latest"),
+                models=_EFFORT_MODELS,
                 words=("none", "high"),
             ),
         ),

@@ -47,6 +47,7 @@ class MessageFacts(Facts, frozen=True, kw_only=True):
     user_after_tool: bool = True  # accepts a user message right after a tool result
     user_required: bool = False  # rejects conversations without a user message
     final_assistant: bool = True  # accepts an assistant message as the last one
+    prefill: bool = False  # continues such a message
     names: bool = True  # accepts `name` on messages
     refusals: bool = True  # accepts `refusal` on messages
     members: tuple[str, ...] = ()  # accepts only these members of messages; empty: all
@@ -62,7 +63,10 @@ class ContentFacts(Facts, frozen=True, kw_only=True):
     original_images: bool = True  # accepts the image detail `original`
     null_with_calls: bool = True  # accepts `content: null` beside tool calls
     empty_assistant: bool = True  # accepts assistant messages with neither text nor calls
+    document_urls: bool = False  # accepts web addresses of documents
+    audio_formats: tuple[str, ...] = ("wav", "mp3")  # accepted formats of audio; empty: all
     cache_marks: bool = True  # accepts the protocol's cache marks
+    cache_control: bool = False  # accepts `cache_control` on texts, tools and requests, as the Messages API does
     cache_mark_models: tuple[str, ...] = ALL_MODELS  # models that accept cache marks
     cache_ttl: bool = True  # accepts a lifetime in cache marks
 
@@ -79,9 +83,12 @@ class ReasoningFacts(Facts, frozen=True, kw_only=True):
     """Reasoning in responses, and in the history of requests."""
 
     fields: tuple[str, ...] = ()  # members of response messages that hold it
-    replay_field: str | None = None  # the member of request messages that accepts it; None: none does
+    # the member of request messages that accepts it, `content` for thinking parts; None: none does
+    replay_field: str | None = None
     replay: tuple[ReplayRule, ...] = ()
     signatures: bool = True  # signs reasoning, and requires the signature back
+    details: bool = False  # accepts `reasoning_details` in requests
+    call_signature: str | None = None  # the member of a tool call that holds its signature, as a JSON pointer
 
 
 class ToolFacts(Facts, frozen=True, kw_only=True):
@@ -101,6 +108,7 @@ class ToolFacts(Facts, frozen=True, kw_only=True):
     schema: Literal["json", "moonshot"] = "json"  # the flavor of JSON Schema for parameters
     refused_keywords: tuple[str, ...] = ()  # schema keywords that it rejects
     web_search: bool = True  # accepts `web_search_options`
+    result_media: bool = False  # accepts media in results
 
 
 class ChoiceRule(Facts, frozen=True, kw_only=True):
@@ -135,6 +143,7 @@ class ThinkingSwitch(Facts, frozen=True, kw_only=True):
 class ThinkingFacts(Facts, frozen=True, kw_only=True):
     """Effort and thinking."""
 
+    field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"  # `reasoning` is an object
     efforts: tuple[EffortRule, ...] = (EffortRule(words=EFFORTS),)  # empty: not known
     switch: ThinkingSwitch | None = None
     default_on: tuple[str, ...] = ()  # models that think unless it is turned off
@@ -188,6 +197,7 @@ class FieldFacts(Facts, frozen=True, kw_only=True):
     renamed: dict[str, str] = field(default_factory=dict)  # the host's names of members, by OpenAI's names
     user_pattern: str | None = None  # legal end-user ids; None: all
     max_temperature: float | None = None
+    top_k: bool = False  # accepts `top_k`
     stores_by_default: bool = False  # stores responses unless `store` is false
     cache_key: bool = False  # finds the cache of a conversation by its `prompt_cache_key`
 

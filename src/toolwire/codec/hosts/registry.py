@@ -46,7 +46,7 @@ HOST_NAMES = (
 """Names of all hosts. Recognition tries them in this order."""
 
 CHAT = "openai-chat"
-PROFILED_PROTOCOLS = (CHAT, "openai-responses", "anthropic", "ollama")
+PROFILED_PROTOCOLS = (CHAT, "openai-responses", "anthropic", "ollama", "openrouter")
 """Protocols whose hosts differ."""
 
 # OpenAI's models behind a proxy: they reject `max_tokens`.

@@ -177,15 +177,15 @@ def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[
         return out
     if node.extras:
         for key, value in node.extras.get(family, EMPTY).items():
-            _insert_at_pointer(out, key, value)
+            insert_at_pointer(out, key, value)
     prefix = family + ":null:"
     for token in node.wire_form:
         if token.startswith(prefix):
-            _insert_at_pointer(out, token[len(prefix) :], None)
+            insert_at_pointer(out, token[len(prefix) :], None)
     return out
 
 
-def _insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
+def insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
     """Set a member at a JSON pointer unless it exists, creating objects on the way and parsing raw ones."""
     if "/" not in key and "~" not in key:
         out.setdefault(key, value)

@@ -7,12 +7,13 @@ from toolwire.protocols.openai_chat.fields import SHARED_FIELDS
 from toolwire.protocols.openai_chat.hosts import is_separable
 from toolwire.protocols.openai_chat.parts.citations import TEXT_AS_CONTENT
 from toolwire.protocols.openai_chat.parts.content import STRING
-from toolwire.protocols.openai_chat.request import SERVICE_TIERS, WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.openai_chat.request import WIRE_NAMES, decode_request, encode_request
 from toolwire.protocols.openai_chat.response import decode_response, encode_response, peek_response
 from toolwire.protocols.openai_chat.rules import check_request, repair_request
 from toolwire.protocols.openai_chat.settings import MAX_TOKENS_ALIAS, SINGLE_STOP
 from toolwire.protocols.openai_chat.stream_decoder import stream_decoder
 from toolwire.protocols.openai_chat.stream_encoder import STREAM_END, frame_filter, stream_encoder
+from toolwire.protocols.openai_chat.variant import CHAT
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
 from toolwire.protocols.vendors.openai import candidate_logprobs, encode_model, encode_models, vendor_shared_extras
 
@@ -42,7 +43,7 @@ CODEC = Codec(
     stream_end=STREAM_END,
     shared_fields=SHARED_FIELDS,
     shared_wire_forms=SHARED_WIRE_FORM,
-    vendor_extras=vendor_shared_extras(FAMILY, FAMILY, SERVICE_TIERS, single_moderation=False),
+    vendor_extras=vendor_shared_extras(FAMILY, FAMILY, CHAT.service_tiers, single_moderation=False),
     logprobs=candidate_logprobs(FAMILY),
     has_independent_messages=True,
 )

@@ -39,6 +39,30 @@ CHAT_ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "other": ("api_error", None),
 }
 
+_METADATA_KINDS: dict[str, ErrorKind] = {
+    "context_length_exceeded": "context_length",
+    "max_tokens_exceeded": "invalid_request",
+    "token_limit_exceeded": "context_length",
+    "string_too_long": "too_large",
+    "authentication": "authentication",
+    "permission_denied": "permission",
+    "payment_required": "billing",
+    "rate_limit_exceeded": "rate_limit",
+    "provider_overloaded": "overloaded",
+    "provider_unavailable": "overloaded",
+    "invalid_request": "invalid_request",
+    "invalid_prompt": "invalid_request",
+    "not_found": "not_found",
+    "precondition_failed": "conflict",
+    "payload_too_large": "too_large",
+    "unprocessable": "invalid_request",
+    "content_policy_violation": "permission",
+    "refusal": "permission",
+    "server": "server",
+    "timeout": "timeout",
+}
+"""Kinds by the `error_type` in the metadata of OpenRouter, which is the same for all upstreams."""
+
 ERROR_FORM = "openai-chat:error"
 NUMERIC_CODE = "openai-chat:code:number"
 TEXT_ERROR = "openai-chat:error:text"
@@ -117,6 +141,10 @@ def decode_choice_error(choices: Sequence[ResponseChoiceShape]) -> ApiError | No
 def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
     """Return the canonical kind from code and status: OpenAI types most errors `invalid_request_error`."""
     code, error_type = str(shape.code), unset_to_none(shape.type) or ""
+    if shape.unknown is not UNSET and "metadata" in shape.unknown:
+        match decode_json(shape.unknown["metadata"]):
+            case {"error_type": str(metadata_type)} if metadata_type in _METADATA_KINDS:
+                return _METADATA_KINDS[metadata_type]
     error_kind = ERROR_CODES.get(code) or _SPECIFIC_KINDS.get(error_type)
     if error_kind is None and status is not None:
         error_kind = STATUS_KINDS.get(status)

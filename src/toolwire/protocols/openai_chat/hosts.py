@@ -14,7 +14,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Thinking, ToolChoice
 from toolwire.codec.encoding.hosts import SYSTEM_ROLES, FieldLocations, choice_rule, nearest_effort
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart, Turn, leading_system_count
+from toolwire.codec.encoding.turns import EMPTY_TEXT, LocatedPart, Turn, leading_system_count
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.hosts.profile import matches_model, rule_for
 from toolwire.codec.losses import SourcePath
@@ -90,6 +90,17 @@ def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
             result.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
         result.append(message)
     return result
+
+
+def add_user_message(messages: list[Any], plan: EncodingPlan) -> None:
+    """Insert a user message after the leading system messages if there is none, where the host requires one."""
+    roles = [message["role"] for message in messages]
+    if "user" in roles:
+        return
+    index = next((index for index, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
+    messages.insert(index, {"role": "user", "content": EMPTY_TEXT})
+    reason = plan.target.host.rejects("conversations without a user message")
+    plan.report.added((), "", f"/messages/{index}", reason)
 
 
 def mark_prefix(messages: list[Any], plan: EncodingPlan) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolResult
 from toolwire.canonical.errors import DecodeError
@@ -29,20 +30,32 @@ from toolwire.codec.encoding.turns import (
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
-from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.wire.extras import merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import Reader, decode_members, describe_json, escape_pointer
 from toolwire.protocols.openai_chat.hosts import (
     DEFAULT_TOOLS,
     FIELD_LOCATIONS,
     acknowledge_results,
+    add_user_message,
     encode_leading_system,
     fit_choice,
     fit_format,
     mark_prefix,
 )
+from toolwire.protocols.openai_chat.parts.cache_control import (
+    CACHE_FIELD,
+    add_cache_marks,
+    encode_mark,
+    has_cache_control,
+)
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
-from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
+from toolwire.protocols.openai_chat.parts.messages import (
+    decode_message,
+    encode_turn,
+    report_message,
+    report_message_extras,
+)
+from toolwire.protocols.openai_chat.parts.signed_reasoning import is_reasoning_item
 from toolwire.protocols.openai_chat.settings import (
     decode_output,
     decode_sampling,
@@ -51,7 +64,6 @@ from toolwire.protocols.openai_chat.settings import (
     encode_thinking,
 )
 from toolwire.protocols.openai_chat.tools import (
-    HOSTED_TOOLS,
     REPRESENTED_SEARCH,
     decode_choice,
     decode_search,
@@ -60,6 +72,7 @@ from toolwire.protocols.openai_chat.tools import (
     encode_search,
     encode_tools,
 )
+from toolwire.protocols.openai_chat.variant import CHAT, ChatVariant
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, RequestShape
 from toolwire.protocols.vendors.openai import REPRESENTED_USER, add_cache_key, decode_end_user
 
@@ -132,7 +145,6 @@ WIRE_NAMES = {
     "ApiError.param": "/error/param",
 }
 
-SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
 OBFUSCATION = "stream_options/include_obfuscation"
 VENDOR_FIELDS = frozenset(
     {
@@ -267,16 +279,17 @@ def _null_forms(shape: RequestShape) -> tuple[str, ...]:
 # ---- encode
 
 
-def encode_request(request: Request, target: Target) -> EncodedBody:
-    """Encode a request for a Chat server."""
-    same_protocol = request.origin == FAMILY
-    target = resolve_target(target, request, gpt_info)
+def encode_request(request: Request, target: Target, variant: ChatVariant = CHAT) -> EncodedBody:
+    """Encode a request for a Chat server, in a variant of the protocol."""
+    same_protocol = request.origin == variant.protocol
+    target = resolve_target(target, request, variant.describe_model)
     model = target.model
     rules = ID_AND_NAME_RULES if target.host.tools is DEFAULT_TOOLS else host_rules(target.host)
     plan = EncodingPlan(rules, LossReport(), target, same_protocol=same_protocol)
     plan.has_moving_marks = request.origin in MOVING_MARKS
-    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
-    tools, functions = encode_tools(request, plan)
+    request = use_target_tool(substitute_functions(request, plan, variant.hosted_tools), plan, FUNCTION_ADAPTER)
+    plan.messages = request.messages
+    tools, functions = encode_tools(request, plan, variant)
     messages = _encode_messages(request, plan)
     body: dict[str, Any] = {} if model is None else {"model": model}
     if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.wire_form):
@@ -286,33 +299,39 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if functions is not None:
         body["functions"] = functions
     body.update(encode_search(request, plan))
-    body.update(encode_choice(request, plan, has_tools=bool(tools)))
+    body.update(encode_choice(request, plan, variant, has_tools=bool(tools)))
     encode_sampling(request, body, plan)
     encode_thinking(request, body, plan)
     encode_output(request, body, plan)
     _encode_stream(request, body, plan)
-    _encode_other_fields(request, body, plan)
+    _encode_other_fields(request, body, plan, variant)
     for node in (request, request.sampling, request.output):
         restore_extras(body, node, FAMILY)
     restore_extras(body, request, SHARED_FAMILY)
+    if "user" in body and REPRESENTED_USER[0] in request.wire_form:
+        body.pop("safety_identifier", None)  # sent as `user`
     if not plan.same_protocol:
         add_cache_key(body, target, plan.report)
-        _remove_unsupported(body, plan)
+        if has_cache_control(plan) and target.adds_cache_marks:
+            add_cache_marks(body, plan)
+        _remove_unsupported(body, plan, variant)
         if not request.plain:
             plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
     if plan.adapts:
         _fit_body(request, body, plan)
-    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/chat/completions"))
+    return EncodedBody(body, plan.report, plan.tools.mapping, Route(path=variant.path))
 
 
-def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
+def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan, variant: ChatVariant) -> None:
     """Remove from `body`, and report, fields and options that the target may reject."""
     if "stream_options" in body and not body.get("stream"):
         del body["stream_options"]  # rejected unless `stream` is true
         plan.report.dropped((), f"//{OBFUSCATION}", "the request is not streamed")
     if "prompt_cache_options" in body:
         body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
-    if "modalities" in body:
+        if body["prompt_cache_options"] is None:
+            del body["prompt_cache_options"]
+    if "modalities" in body and variant is CHAT:
         body["modalities"] = _encode_modalities(body["modalities"], plan)
 
 
@@ -341,24 +360,35 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
     turns = (
         one_turn_per_message(request.messages)[skip:]
         if plan.same_protocol
-        else adapt_turns(assemble(request, plan.report, skip=skip), plan)
+        else adapt_turns(assemble(request, plan.report, skip=skip, supports_prefill=host.messages.prefill), plan)
     )
     for turn in turns:
         plan.output_index = len(messages)
         messages += encode_turn(turn, plan)
+        if not plan.same_protocol and not request.plain:
+            report_message_extras(turn, plan)
     if plan.adapts and not host.messages.user_after_tool:
         messages = acknowledge_results(messages, plan)
+    if plan.adapts and host.messages.user_required:
+        add_user_message(messages, plan)
     if plan.adapts and not host.messages.final_assistant and ends_with_assistant_text(request.messages):
         mark_prefix(messages, plan)
     return messages
 
 
 def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
-    """Encode `prompt_cache_options` without options that only the Responses API has."""
+    """Encode `prompt_cache_options` without options that only the Responses API has.
+
+    Servers with `cache_control` support those of explicit caching only: return None for others.
+    """
     try:
         members = decode_members(options)
     except msgspec.DecodeError:
         return options
+    if has_cache_control(plan) and members.get("mode") != Raw(b'"explicit"'):
+        reason = "the target supports only options of explicit caching"
+        plan.report.dropped((), "//prompt_cache_options", reason)
+        return None
     for name in [name for name in members if name not in _CACHE_OPTIONS]:
         plan.report.dropped((), f"//prompt_cache_options/{escape_pointer(name)}")
     return {name: value for name, value in members.items() if name in _CACHE_OPTIONS}
@@ -398,19 +428,30 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
         body["stream_options"] = {"include_usage": True}
 
 
-def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, variant: ChatVariant) -> None:
     """Write user, metadata, tier and store into `body`; report as losses fields without equivalent."""
-    if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
-        pattern = plan.target.host.fields.user_pattern if plan.adapts else None
-        body["user"] = encode_user(request.end_user, plan.report, pattern)
+    fields = plan.target.host.fields
+    if request.end_user is not None and not _is_identifier_sent(request, plan):
+        body["user"] = encode_user(request.end_user, plan.report, fields.user_pattern if plan.adapts else None)
     if request.labels is not None:
         body["metadata"] = request.labels
     if request.tier is not None:
-        _encode_tier(request.tier, body, plan)
-    if request.continuation is not None and request.continuation.store is not None:
-        body["store"] = request.continuation.store
+        _encode_tier(request.tier, body, plan, variant)
+    store = None if request.continuation is None else request.continuation.store
+    if store is not None and (store or plan.same_protocol or "store" not in fields.ignored):
+        body["store"] = store
     if not plan.same_protocol:
+        if (mark := request.cache or plan.last_mark) is not None and has_cache_control(plan):
+            body[CACHE_FIELD] = encode_mark(mark, (), plan)
         _report_unsupported(request, plan)
+
+
+def _is_identifier_sent(request: Request, plan: EncodingPlan) -> bool:
+    """Tell whether the end user is sent as `safety_identifier`, which the client used and the host accepts."""
+    if REPRESENTED_USER[0] not in request.wire_form:
+        return False
+    fields = plan.target.host.fields
+    return not plan.adapts or "safety_identifier" not in (*fields.refused, *fields.ignored)
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
@@ -420,16 +461,17 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
         plan.report.dropped(("continuation",), "id", "the target does not store conversations")
     if continuation is not None and continuation.background:
         plan.report.dropped(("continuation",), "background")
-    if request.cache is not None:
+    if request.cache is not None and not has_cache_control(plan):
         plan.report.dropped(("cache",), "", "the target has no cache marks on requests")
     for index, message in enumerate(request.messages):
         if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
-            report_message(message, ("messages", index), plan)
+            is_encoded = plan.target.host.reasoning.details and is_reasoning_item(message)
+            report_message(replace(message, id=None) if is_encoded else message, ("messages", index), plan)
 
 
-def _encode_tier(tier: str, body: dict[str, Any], plan: EncodingPlan) -> None:
+def _encode_tier(tier: str, body: dict[str, Any], plan: EncodingPlan, variant: ChatVariant) -> None:
     """Write `service_tier` into `body`."""
-    if plan.same_protocol or tier in SERVICE_TIERS:
+    if plan.same_protocol or tier in variant.service_tiers:
         body["service_tier"] = tier
     elif tier == "standard_only":
         plan.report.approximated((), "tier", "standard_only sent as default")

@@ -26,7 +26,9 @@ from toolwire.protocols.openai_chat.errors import (
 from toolwire.protocols.openai_chat.parts.calls import is_json
 from toolwire.protocols.openai_chat.parts.content import chat_extras_and_form, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
+from toolwire.protocols.openai_chat.parts.signed_reasoning import is_id_encoded
 from toolwire.protocols.openai_chat.request import ID_AND_NAME_RULES
+from toolwire.protocols.openai_chat.variant import CHAT, ChatVariant
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     SHARED_FAMILY,
@@ -319,10 +321,10 @@ def peek_response(body: bytes) -> Response | None:
 # ---- encode
 
 
-def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    """Encode a response for a Chat client."""
-    same_protocol = response.origin == FAMILY
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
+def encode_response(response: Response, context: ResponseContext, variant: ChatVariant = CHAT) -> EncodedBody:
+    """Encode a response for a client of Chat, or of a variant of it."""
+    same_protocol, target = response.origin == variant.protocol, Target(host=variant.host)
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=same_protocol, for_client=True)
     if MESSAGE_FORM in response.wire_form and len(response.candidates) == 1:
         return EncodedBody(_encode_message(response.candidates[0], 0, plan), plan.report)
     body = _encode_head(response, context, plan)
@@ -391,11 +393,12 @@ def _encode_choice(candidate: Candidate, position: int, plan: EncodingPlan) -> d
 def _encode_message(candidate: Candidate, candidate_index: int, plan: EncodingPlan) -> dict[str, Any]:
     """Encode the messages of a candidate as one message."""
     located_parts: list[LocatedPart] = []
+    plan.messages = candidate.messages
     for index, message in enumerate(candidate.messages):
         path: SourcePath = ("candidates", candidate_index, "messages", index)
         located_parts += [LocatedPart(part, (*path, "parts", position)) for position, part in enumerate(message.parts)]
         if not plan.same_protocol:
-            report_message(message, path, plan)
+            report_message(replace(message, id=None) if is_id_encoded(message, plan) else message, path, plan)
     single = candidate.messages[0] if len(candidate.messages) == 1 else None
     role = "assistant" if single is None or not plan.same_protocol else single.role
     path = ("candidates", candidate_index, "messages", 0)

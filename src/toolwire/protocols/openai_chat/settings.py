@@ -29,6 +29,7 @@ from toolwire.protocols.vendors.openai import (
 MAX_TOKENS_ALIAS = "openai-chat:name:max_tokens=max_tokens"
 SINGLE_STOP = "openai-chat:stop:string"
 MIN_TOKENS = 1
+REASONING_FIELD = "reasoning"
 
 _NO_JSON_SCHEMA = "openai-chat:absent:json_schema"
 _FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
@@ -124,7 +125,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
         value = getattr(sampling, name)
         if value is None:
             continue
-        if name == "top_k" and not plan.same_protocol:
+        if name == "top_k" and not plan.same_protocol and not plan.target.host.fields.top_k:
             plan.report.dropped(("sampling",), "top_k")
         else:
             body[name] = value
@@ -162,6 +163,13 @@ def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[st
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
     """Write `reasoning_effort` into `body`."""
     thinking, facts = request.thinking, plan.target.host.thinking
+    if facts.field == REASONING_FIELD and not plan.same_protocol:
+        settings = {} if thinking is None else encode_reasoning_settings(thinking, plan)
+        if settings and REASONING_FIELD in (request.extras or {}).get(FAMILY, {}):
+            body["reasoning_effort"] = settings["effort"]  # Chat's field, beside the extra `reasoning`
+        elif settings:
+            body[REASONING_FIELD] = settings
+        return
     can_think = plan.model_info.thinking != "never"
     is_known = bool(facts.efforts) or facts.switch is not None
     if not plan.same_protocol and not (can_think and is_known):
@@ -180,6 +188,44 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             _disable_thinking_with_tools(body, plan)
 
 
+def encode_reasoning_settings(thinking: Thinking, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode OpenRouter's `reasoning`, with an effort or a budget: it does not accept both."""
+    body: dict[str, Any] = {}
+    effort = _encode_level(thinking, plan)
+    if effort is not None:
+        body["effort"] = effort
+    if thinking.budget_tokens is not None:
+        if effort is None:
+            body["max_tokens"] = thinking.budget_tokens
+        else:
+            plan.report.approximated(("thinking",), "budget_tokens", f"sent as effort {effort}")
+    elif effort is None and thinking.enabled:
+        body["enabled"] = True
+    if thinking.visibility == "summary":
+        body["summary"] = thinking.summary or "auto"
+    elif thinking.visibility is not None:
+        body["exclude"] = thinking.visibility == "omitted"
+    return body
+
+
+def _encode_level(thinking: Thinking, plan: EncodingPlan) -> str | None:
+    """Return the effort, `none` if thinking is disabled; None if no effort is sent."""
+    effort = _known_effort(thinking, plan)
+    if effort is None and thinking.enabled is False:
+        return "none"
+    if effort not in (None, "none") and thinking.enabled is False:
+        plan.report.approximated(("thinking",), "enabled", f"sent as effort {effort}")
+    return effort
+
+
+def _known_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
+    """Return the effort, `high` for a word that the target does not know."""
+    if thinking.effort is None or thinking.effort in EFFORTS:
+        return thinking.effort
+    plan.report.approximated(("thinking",), "effort", f"{thinking.effort} sent as high")
+    return "high"
+
+
 def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Set the effort to `none` for models that reject tools while reasoning, which is their default."""
     effort = body.get("reasoning_effort")
@@ -196,12 +242,10 @@ def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> No
 
 def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
     """Return the reasoning effort closest to another protocol's thinking settings; None if it has none."""
-    effort, report = thinking.effort, plan.report
+    report = plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
-    if effort is not None and effort not in EFFORTS:
-        report.approximated(("thinking",), "effort", f"{effort} sent as high")
-        effort = "high"
+    effort = _known_effort(thinking, plan)
     if thinking.budget_tokens is not None:
         budget = thinking.budget_tokens
         estimate = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"

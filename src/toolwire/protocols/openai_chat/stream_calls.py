@@ -24,6 +24,7 @@ from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
 from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
 from toolwire.codec.wire.reader import WireObject
+from toolwire.protocols.openai_chat.parts.call_signatures import with_signature
 from toolwire.protocols.openai_chat.parts.calls import (
     CUSTOM_NAMES,
     LEGACY_FORM,
@@ -219,7 +220,7 @@ class CallAssembler:
             arguments="",
             shape="freeform" if call.freeform else "json",
             at="/function_call" if call.legacy else f"/tool_calls/{position}",
-            **merge_extras({"wire_form": wire_form}, *call.extras),
+            **with_signature(merge_extras({"wire_form": wire_form}, *call.extras)),
         )
         events.append(PartStart(index=call.index, part=call.part, candidate=self._candidate))
         if call.pieces:
@@ -281,6 +282,7 @@ def _incomplete_call(part: ToolCall, text: str) -> ToolCall:
         arguments=text,
         shape=part.shape,
         complete=False,
+        signature=part.signature,
         extras=part.extras,
         wire_form=part.wire_form,
         at=part.at,

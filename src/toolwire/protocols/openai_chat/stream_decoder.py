@@ -46,9 +46,17 @@ from toolwire.codec.wire.reader import (
 from toolwire.protocols.openai_chat.errors import decode_error_object
 from toolwire.protocols.openai_chat.parts.citations import decode_citation
 from toolwire.protocols.openai_chat.parts.content import STRING, THINKING_FORM, collect_chat_extras, decode_parts
-from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM, details_text
+from toolwire.protocols.openai_chat.parts.details import (
+    DETAILS_FIELD,
+    IMAGES,
+    REASONING_FORM,
+    decode_images,
+    represented_tokens,
+)
+from toolwire.protocols.openai_chat.parts.reasoning import REASONING_FIELDS
 from toolwire.protocols.openai_chat.response import CANONICAL_STOPS, decode_usage
 from toolwire.protocols.openai_chat.stream_calls import CallAssembler
+from toolwire.protocols.openai_chat.stream_details import DetailsAssembler
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     ChunkShape,
@@ -63,6 +71,7 @@ from toolwire.protocols.openai_chat.wire import (
 _MESSAGE_FORM = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _UNMERGED_FIELDS = frozenset({"type", "id", "index", "format", "role", "object"})
 _NULL_VALUE = Raw(b"null")
+_IMAGES_DELTA = f"delta/{IMAGES}"
 
 
 class ChoiceDecoder:
@@ -75,8 +84,10 @@ class ChoiceDecoder:
         self._ended = False
         self._kind: str | None = None  # of the open part that text is appended to
         self._index = self._text_index = self._annotation_index = -1
+        self._part_count = 0
         self._has_refusal = False
         self._calls = CallAssembler(candidate, response_id, self._open_index)
+        self._details: DetailsAssembler | None = None  # set if the server sends `reasoning_details`
         self._delta_extras: dict[str, Any] = {}  # merged over all deltas
         self._choice_extras: dict[str, Any] = {}  # merged over all chunks
 
@@ -152,15 +163,16 @@ class ChoiceDecoder:
 
     def _decode_reasoning(self, delta: DeltaShape, events: list[Event]) -> None:
         """Decode the reasoning of a delta, whichever field the server uses for it."""
-        for name in ("reasoning_content", "reasoning"):
-            text = getattr(delta, name)
-            if isinstance(text, str) and text:
-                self._append(name, text, events)
+        texts = {name: text for name in REASONING_FIELDS if isinstance(text := getattr(delta, name), str) and text}
+        if delta.unknown is not UNSET and (details := delta.unknown.get(DETAILS_FIELD)) is not None:
+            assembler = self._details or DetailsAssembler(self.candidate, self._next_index)
+            if assembler.add(details, texts, events):
+                self._details = assembler
+                del delta.unknown[DETAILS_FIELD]
                 return
-        details = None if delta.unknown is UNSET else delta.unknown.get("reasoning_details")
-        if details is not None and self._kind in (None, "details"):
-            for text in details_text(details):
-                self._append("details", text, events)
+        for name, text in texts.items():
+            self._append(name, text, events)
+            return
 
     def _decode_content_list(self, content: list[Any], events: list[Event]) -> None:
         """Decode content that is a list of parts."""
@@ -196,10 +208,17 @@ class ChoiceDecoder:
         return index
 
     def _open_index(self, events: list[Event]) -> int:
-        """End the open part and return the index of the next one."""
+        """End the open part and all entries of `reasoning_details`, and return the index of the next part."""
         self._end_part(events)
-        self._index += 1
+        if self._details is not None:
+            self._details.end(events)
+        self._index = self._next_index()
         return self._index
+
+    def _next_index(self) -> int:
+        """Return the index of a new part."""
+        self._part_count += 1
+        return self._part_count - 1
 
     def _end_part(self, events: list[Event]) -> None:
         """Emit the end of the open part, if there is one."""
@@ -219,11 +238,20 @@ class ChoiceDecoder:
             new_extras |= _new_extras(delta, "delta/", (), self._delta_extras)
         if not new_extras:
             return
+        notice: Notice | None = None
         for position in range(start, len(events)):
             event = events[position]
-            if type(event) is PartDelta:
+            if type(event) is Notice:
+                notice, start = event, position  # of `reasoning_details`, which come first
+        for position in range(start, len(events)):
+            event = events[position]
+            if type(event) is PartDelta and _IMAGES_DELTA not in new_extras:
                 events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras}, plain=False)
                 return
+        if notice is not None:
+            extras = {**(notice.extras or {})[FAMILY], **new_extras}
+            events[start] = msgspec.structs.replace(notice, extras={FAMILY: extras})
+            return
         events.append(Notice(kind=f"choice:{self.candidate}", extras={FAMILY: new_extras}))
 
     def finish(self, reason: str | None, events: list[Event]) -> None:
@@ -233,11 +261,29 @@ class ChoiceDecoder:
         if self._ended:
             return
         self._ended = True
-        events.append(MessageEnd(candidate=self.candidate, extras=_encode_values(self._delta_extras)))
+        self._end_message(events)
         if reason is not None:
             stop = Stop(reason=self._canonical_stop(reason), raw=reason)
             extras, wire_form = _encode_values(self._choice_extras), (f"{FAMILY}:null:logprobs",)
             events.append(CandidateEnd(stop=stop, candidate=self.candidate, extras=extras, wire_form=wire_form))
+
+    def _end_message(self, events: list[Event]) -> None:
+        """Append the end of the message, after those of `reasoning_details` and with a part for each image."""
+        fields: dict[str, Any] = self._delta_extras
+        wire_form: tuple[str, ...] = ()
+        if self._details is not None:
+            self._details.end(events)
+            details, wire_form = self._details.merged_fields()
+            fields = {**fields, **details}
+        extras = _encode_values(fields)
+        if extras is not None and IMAGES in extras[FAMILY]:
+            images = decode_images(extras[FAMILY][IMAGES])
+            wire_form += represented_tokens(IMAGES) if images else ()
+            for image in images:
+                index = self._next_index()
+                events.append(PartStart(index=index, part=image, candidate=self.candidate))
+                events.append(PartEnd(index=index, candidate=self.candidate))
+        events.append(MessageEnd(candidate=self.candidate, extras=extras, wire_form=wire_form))
 
     def _canonical_stop(self, reason: str) -> StopReason:
         """Return the canonical stop reason; servers also say `stop` after calls and refusals."""
@@ -256,7 +302,6 @@ _EMPTY_PARTS: dict[str, Part] = {
     "refusal": Refusal(text="", at="/refusal"),
     "reasoning_content": Reasoning(at="/reasoning_content", wire_form=(REASONING_FORM + "reasoning_content",)),
     "reasoning": Reasoning(at="/reasoning", wire_form=(REASONING_FORM + "reasoning",)),
-    "details": Reasoning(at="/reasoning_details/0", wire_form=(DETAILS_FORM,)),
     "thinking": Reasoning(at="/content", wire_form=(THINKING_FORM,)),
 }
 _TEXT_MEMBERS: dict[str | None, TextMember] = {
@@ -266,7 +311,7 @@ _TEXT_MEMBERS: dict[str | None, TextMember] = {
     "reasoning": TextMember("reasoning"),
 }
 _ARGUMENTS = TextMember("arguments")
-_REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "details", "thinking"), "full")
+_REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasoning", "thinking"), "full")
 
 
 _CHOICE_EXTRAS = ("logprobs", "native_finish_reason", "stop_reason", "token_ids")
@@ -369,7 +414,8 @@ LOGPROBS_FORM = "openai-chat:logprobs:said"
 class Decoder:
     """Decode one response; bytes may be split anywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = FAMILY) -> None:
+        self._origin = origin
         self._splitter = SseSplitter()
         self._started = False
         self._ended = False
@@ -477,7 +523,7 @@ class Decoder:
             wire_form = (*wire_form, LOGPROBS_FORM)
         events.append(
             ResponseStart(
-                origin=FAMILY,
+                origin=self._origin,
                 id=unset_to_none(shape.id),
                 model=unset_to_none(shape.model),
                 created=unset_to_none(shape.created),

@@ -58,7 +58,7 @@ from toolwire.protocols.openai_chat.parts.calls import (
 )
 from toolwire.protocols.openai_chat.parts.citations import encode_citation, encode_foreign_citation
 from toolwire.protocols.openai_chat.parts.content import THINKING_FORM, encode_parts
-from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
+from toolwire.protocols.openai_chat.parts.details import DETAILS_FORM, REASONING_FORM, is_in_extras
 from toolwire.protocols.openai_chat.request import ID_AND_NAME_RULES
 from toolwire.protocols.openai_chat.response import completion_id, encode_stop, encode_usage
 from toolwire.protocols.openai_chat.stream_decoder import LOGPROBS_FORM
@@ -364,6 +364,8 @@ class Encoder:
             case ToolCall() if part.executor == "client":
                 chunks += self._open_call(part, state, candidate)
                 text = part.arguments
+            case _ if self._plan.same_protocol and is_in_extras(part):
+                return chunks
             case _:
                 return chunks + self._encode_complete_part(event, path)
         self._parts[candidate, event.index] = state

@@ -23,8 +23,8 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 from toolwire.codec.encoding.hosted_tools import (
-    HostedToolNames,
     choosable_tools,
+    chosen_native_tool,
     decode_hosted_tool,
     encode_hosted_options,
     has_native,
@@ -53,8 +53,10 @@ from toolwire.codec.wire.extras import (
 )
 from toolwire.codec.wire.reader import Reader, decode_json, decode_members, describe_json, tag_of
 from toolwire.protocols.openai_chat.hosts import fit_allowed_choice, fit_function, limit_tools
+from toolwire.protocols.openai_chat.parts.cache_control import CACHE_FIELD, encode_mark, has_cache_control
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
+from toolwire.protocols.openai_chat.variant import CHAT, SEARCH_FIELD, ChatVariant
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     ChoiceShape,
@@ -69,17 +71,10 @@ from toolwire.protocols.openai_chat.wire import (
 )
 from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
-SEARCH_FIELD = "web_search_options"
 SEARCH_FORM = "openai-chat:elsewhere"
 """Wire form of a tool declared outside `tools`, which the extras of the request restore."""
 EMPTY_TOOLS = "openai-chat:tools:empty"
 REPRESENTED_SEARCH = f"{FAMILY}:canonical:{SEARCH_FIELD}"
-
-HOSTED_TOOLS = HostedToolNames(
-    family=FAMILY,
-    names={"web_search": (SEARCH_FIELD,)},
-    option_pointers={"web_search": {"context_size": "search_context_size", "location": "user_location"}},
-)
 
 # All other models reject `web_search_options`.
 _SEARCH_MODELS = re.compile(r"search")
@@ -89,7 +84,7 @@ _SEARCH_MODELS = re.compile(r"search")
 
 def decode_search(raw: Raw, tools: tuple[Tool, ...] | None) -> NativeTool | None:
     """Decode `web_search_options` as a hosted tool, None if it is not an object."""
-    if (hosted := decode_hosted_tool(SEARCH_FIELD, raw, HOSTED_TOOLS)) is None:
+    if (hosted := decode_hosted_tool(SEARCH_FIELD, raw, CHAT.hosted_tools)) is None:
         return None
     if hosted.location is not None:
         hosted = replace(hosted, location=_flatten_location(hosted.location))
@@ -110,7 +105,7 @@ def _flatten_location(location: Raw) -> Raw:
 
 def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
     """Tell whether the tool is a web search that can be sent as `web_search_options`."""
-    return _model_has_search(plan) and has_native(tool, HOSTED_TOOLS)
+    return _model_has_search(plan) and has_native(tool, CHAT.hosted_tools)
 
 
 def _model_has_search(plan: EncodingPlan) -> bool:
@@ -124,7 +119,7 @@ def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
         return {}
     for located_tool in choosable_tools(request, plan):
         if isinstance(located_tool.tool, NativeTool) and is_search(located_tool.tool, plan):
-            options = encode_hosted_options(located_tool.tool, located_tool.path, HOSTED_TOOLS, plan)
+            options = encode_hosted_options(located_tool.tool, located_tool.path, CHAT.hosted_tools, plan)
             if "user_location" in options:
                 location = dict(decode_members(options["user_location"]))
                 kind = location.pop("type", "approximate")
@@ -320,7 +315,7 @@ def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
 # ---- encode
 
 
-def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] | None]:
+def encode_tools(request: Request, plan: EncodingPlan, variant: ChatVariant) -> tuple[Any, list[Any] | None]:
     """Encode the tools; return `tools`, and `functions` for a Chat client that used those."""
     if plan.same_protocol:
         if request.tools is None:
@@ -340,7 +335,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] |
             tools = limit_tools(tools, plan)
         return (tools if tools or sent_empty else None), (functions or None)
     plan.request = request
-    return _encoded_tools_memo.encode(request, plan, lambda: _encode_available_tools(request, plan)), None
+    return _encoded_tools_memo.encode(request, plan, lambda: _encode_available_tools(request, plan, variant)), None
 
 
 def _fit_tools(tools: tuple[Tool, ...], plan: EncodingPlan) -> list[Tool]:
@@ -351,7 +346,7 @@ def _fit_tools(tools: tuple[Tool, ...], plan: EncodingPlan) -> list[Tool]:
     ]
 
 
-def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+def _encode_available_tools(request: Request, plan: EncodingPlan, variant: ChatVariant) -> list[Any] | None:
     """Encode another protocol's tools, None if there are none."""
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
@@ -359,7 +354,7 @@ def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] |
     available = choosable_tools(request, plan)
     if "allowed" not in choice_rule(plan).modes:
         available = [located_tool for located_tool in available if is_allowed(located_tool, request, plan.report)]
-    encoded = [_encode_tool(located_tool, plan) for located_tool in available]
+    encoded = [_encode_tool(located_tool, plan, variant) for located_tool in available]
     return limit_tools([tool for tool in encoded if tool is not None], plan) or None
 
 
@@ -393,30 +388,53 @@ def _custom_members(shape: CustomShape) -> dict[str, Any]:
     return body
 
 
-def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan, variant: ChatVariant) -> Any:
     """Encode another protocol's tool; report it and return None if it has no equivalent."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
-        if not is_search(tool, plan):  # a search is encoded by `encode_search`
-            report_missing_native(located_tool, plan)
-        return None
+        return _encode_native(tool, located_tool, plan, variant)
     if tool.allowed_callers is not None:
         report_allowed_callers(tool, located_tool.path, plan.report)
     if tool.defer:
         plan.report.approximated(located_tool.path, "defer", "without tool search, the tool is declared from the start")
     if tool.asynchronous:
         plan.report.dropped(located_tool.path, "asynchronous")
-    if tool.cache is not None:
-        plan.report.dropped((*located_tool.path, "cache"), "", "the target has no cache marks on tools")
+    body: dict[str, Any]
     if isinstance(tool, FreeformTool):
         name = plan.tools.declare(tool, located_tool.path, plan.report)
-        if plan.tools.freeform:
-            return {"type": "custom", "custom": _custom_shape(tool, name)}
         function = {"name": name, "description": freeform_description(tool), "parameters": freeform_schema()}
-        return {"type": "function", "function": function}
-    if tool.output_schema is not None:
-        plan.report.dropped(located_tool.path, "output_schema")
-    return _encode_function(tool, located_tool.path, plan)
+        body = {"type": "function", "function": function}
+        if plan.tools.freeform:
+            body = {"type": "custom", "custom": _custom_shape(tool, name)}
+    else:
+        if tool.output_schema is not None:
+            plan.report.dropped(located_tool.path, "output_schema")
+        body = _encode_function(tool, located_tool.path, plan)
+    if tool.cache is not None and has_cache_control(plan):
+        body[CACHE_FIELD] = encode_mark(tool.cache, located_tool.path, plan)
+    elif tool.cache is not None:
+        plan.report.dropped((*located_tool.path, "cache"), "", "the target has no cache marks on tools")
+    return restore_extras(body, tool, FAMILY) if tool.extras else body
+
+
+def _encode_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan, variant: ChatVariant) -> Any:
+    """Encode a native tool as the server tool that does the same; report it and return None without one."""
+    if variant.server_tools is not None:
+        if tool.kind.startswith(variant.server_tools):
+            return tool.body  # clients of Chat may send them, too
+        if (kind := _server_tool(tool, variant)) is not None:
+            return {"type": kind, **encode_hosted_options(tool, located_tool.path, variant.hosted_tools, plan)}
+    if not is_search(tool, plan):  # a search is encoded by `encode_search`
+        report_missing_native(located_tool, plan)
+    return None
+
+
+def _server_tool(tool: NativeTool | None, variant: ChatVariant) -> str | None:
+    """Return the type of the server tool that does the same as a native tool; None if there is none."""
+    names = variant.hosted_tools
+    if variant.server_tools is None or tool is None or tool.hosted is None or not has_native(tool, names):
+        return None
+    return names.names[tool.hosted.kind][0]
 
 
 def _custom_shape(tool: FreeformTool, name: str) -> CustomShape:
@@ -449,7 +467,7 @@ def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -
     return {"type": "function", "function": function}
 
 
-def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
+def encode_choice(request: Request, plan: EncodingPlan, variant: ChatVariant, *, has_tools: bool) -> dict[str, Any]:
     """Return the fields `tool_choice` and `parallel_tool_calls`; empty without tools, when they are rejected."""
     choice = request.tool_choice
     if choice is None:
@@ -463,19 +481,20 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
     body: dict[str, Any] = {}
     if choice.parallel is not None:
         body["parallel_tool_calls"] = choice.parallel
+    if not plan.same_protocol and (kind := _server_tool(chosen_native_tool(request), variant)) is not None:
+        return {**body, "tool_choice": {"type": kind}}
     if plan.adapts and "allowed" not in choice_rule(plan).modes:
         choice = fit_allowed_choice(choice, plan)
     if choice.mode is not None:
         name = "function_call" if LEGACY_FORM in choice.wire_form else "tool_choice"
-        body[name] = _encode_mode(choice, plan, _chosen_tools(request, plan))
+        body[name] = _encode_mode(choice, plan, _chosen_tools(choice, request, plan))
     return body
 
 
-def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
+def _chosen_tools(choice: ToolChoice, request: Request, plan: EncodingPlan) -> list[ToolRef]:
     """Return the tools that the choice names and the request declares; report the others."""
-    choice = request.tool_choice
-    if choice is None or not choice.names or plan.same_protocol:
-        return [] if choice is None else list(choice.names)
+    if not choice.names or plan.same_protocol:
+        return list(choice.names)
     available = {
         located_tool.tool.name
         for located_tool in plan.offered_tools(request)

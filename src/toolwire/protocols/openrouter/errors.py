@@ -2,38 +2,14 @@
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_chat import errors as chat
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
-from toolwire.protocols.openrouter.request import with_protocol_name
+from toolwire.protocols.openrouter.tools import OPENROUTER
 
-_ERROR_KINDS: dict[str, ErrorKind] = {
-    "context_length_exceeded": "context_length",
-    "max_tokens_exceeded": "invalid_request",
-    "token_limit_exceeded": "context_length",
-    "string_too_long": "too_large",
-    "authentication": "authentication",
-    "permission_denied": "permission",
-    "payment_required": "billing",
-    "rate_limit_exceeded": "rate_limit",
-    "provider_overloaded": "overloaded",
-    "provider_unavailable": "overloaded",
-    "invalid_request": "invalid_request",
-    "invalid_prompt": "invalid_request",
-    "not_found": "not_found",
-    "precondition_failed": "conflict",
-    "payload_too_large": "too_large",
-    "unprocessable": "invalid_request",
-    "content_policy_violation": "permission",
-    "refusal": "permission",
-    "server": "server",
-    "timeout": "timeout",
-}
 # The numeric code and OpenRouter's `error_type` for each error kind.
 _ERROR_CODES: dict[ErrorKind, tuple[int, str]] = {
     "invalid_request": (400, "invalid_request"),
@@ -52,29 +28,17 @@ _ERROR_CODES: dict[ErrorKind, tuple[int, str]] = {
 }
 
 
-# ---- decode
-
-
 def decode_error(body: bytes, status: int | None) -> ApiError:
     """Decode an error body."""
     try:
-        return with_error_kind(chat.decode_error(body, status))
+        return chat.decode_error(body, status)
     except DecodeError as error:
         raise with_protocol_name(error) from None
 
 
-def with_error_kind(error: ApiError) -> ApiError:
-    """Return the error with its kind set from OpenRouter's `error_type`, which is the same for all upstreams."""
-    extras = (error.extras or {}).get(FAMILY, {})
-    metadata = extras.get("error/metadata", extras.get("metadata"))
-    match None if metadata is None else decode_json(metadata):
-        case {"error_type": str(error_type)} if error_type in _ERROR_KINDS:
-            return replace(error, kind=_ERROR_KINDS[error_type])
-        case _:
-            return error
-
-
-# ---- encode
+def with_protocol_name(error: DecodeError) -> DecodeError:
+    """Return an error of Chat's decoder with OpenRouter as its protocol."""
+    return DecodeError(OPENROUTER.protocol, error.path, error.expected, error.got)
 
 
 def encode_error(error: ApiError) -> EncodedBody:

@@ -17,7 +17,8 @@ SHARED_FIELDS = {
     "Request": word_set("cache_control debug deferred_tools image_config logit_bias min_p modalities models plugins")
     | word_set("prediction preset provider reasoning repetition_penalty route session_id stop_server_tools_when top_a")
     | word_set("trace transforms usage"),
-    "Message": word_set("images reasoning_details"),
+    "Message": word_set("images reasoning reasoning_details"),
+    "Reasoning": word_set("type text signature summary data id format index"),
     "Text": word_set("cache_control"),
     "FunctionTool": word_set("cache_control defer_loading"),
     "Sampling": CHAT["Sampling"],

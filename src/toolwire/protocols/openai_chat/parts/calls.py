@@ -5,17 +5,26 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Nested, OpaquePart, Part, Text, ToolCall, ToolResult
 from toolwire.codec.encoding.arguments import WRAPPED_PREFIX, unwrap_invalid_arguments
 from toolwire.codec.encoding.fallbacks import call_as_text, call_name, result_as_text
 from toolwire.codec.encoding.fallbacks import report_call as report_function_call
 from toolwire.codec.encoding.fallbacks import report_result as report_function_result
-from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, expand_nested_document, media_summary
+from toolwire.codec.encoding.media import (
+    ERROR_MARK,
+    ERROR_MARK_FORM,
+    expand_nested_document,
+    media_summary,
+    summarize_binary,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, unset_to_none
+from toolwire.protocols.openai_chat.parts.cache_control import has_cache_control, lift_mark, mark_last_text
+from toolwire.protocols.openai_chat.parts.call_signatures import accepts_signature, sign_call, with_signature
 from toolwire.protocols.openai_chat.parts.content import (
     STRING,
     collect_chat_extras,
@@ -92,7 +101,11 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
         custom = {"custom": Raw(msgspec.json.encode(shape.custom))}
         extras = merge_extras(extras, {"extras": {FAMILY: custom}})
     return ToolCall(
-        id=unset_to_none(shape.id), name=unset_to_none(function.name) or "", arguments=arguments, at=at, **extras
+        id=unset_to_none(shape.id),
+        name=unset_to_none(function.name) or "",
+        arguments=arguments,
+        at=at,
+        **with_signature(extras),
     )
 
 
@@ -211,20 +224,20 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     """Encode a call that the client runs."""
     if plan.same_protocol:
         return _encode_same_protocol_call(part, plan)
-    report_call(part, located_part, plan)
-    id = plan.id_of(located_part)
-    name = call_name(part, plan)
+    is_signed = accepts_signature(part, plan)
+    report_call(replace(part, signature=None) if is_signed else part, located_part, plan)
+    id, name = plan.id_of(located_part), call_name(part, plan)
+    if part.shape == "freeform" and plan.tools.freeform:
+        return {"id": id, "type": "custom", "custom": {"name": name, "input": part.arguments}}
     if part.shape == "freeform":
-        if plan.tools.freeform:
-            return {"id": id, "type": "custom", "custom": {"name": name, "input": part.arguments}}
-        return {
-            "id": id,
-            "type": "function",
-            "function": {"name": name, "arguments": wrap_freeform_input(part.arguments)},
-        }
-    arguments = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
-    function = {"name": name, "arguments": unwrap_invalid_arguments(arguments)}
-    return {"id": id, "type": "function", "function": function}
+        arguments = wrap_freeform_input(part.arguments)
+    else:
+        text = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
+        arguments = unwrap_invalid_arguments(text)
+    body: dict[str, Any] = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    if is_signed:
+        sign_call(body, part, plan)
+    return body
 
 
 def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
@@ -283,8 +296,12 @@ def encode_result(
             body["name"] = part.name
         _encode_same_protocol_content(part, located_part, plan, body)
         return body
-    report_result(part, located_part, plan)
+    is_marked = has_cache_control(plan)
+    report_result(replace(part, cache=None) if is_marked else part, located_part, plan)
     body["tool_call_id"] = plan.call_id(part.call_id or "")
+    if is_marked or plan.target.host.tools.result_media:
+        body["content"] = _encode_rich_content(part, located_part, plan)
+        return body
     content = part.content
     if content is not None and len(content) == 1 and type(single := content[0]) is Text:
         if single.cache is not None:
@@ -299,6 +316,25 @@ def encode_result(
     _mark_error(texts, part)
     body["content"] = encode_text_content(texts, located_part.path, plan, "tool")
     return body
+
+
+def _encode_rich_content(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Return the content of a result for a server that accepts media and cache marks in it."""
+    content, path = part.content or (), located_part.path
+    only = content[0] if len(content) == 1 else None
+    if plan.has_moving_marks and isinstance(only, Text) and only.cache is not None:
+        lift_mark(only.cache, (*path, "content", 0), plan)
+        content = (replace(only, cache=None),)
+    located_parts = [LocatedPart(inner, (*path, "content", index)) for index, inner in enumerate(content)]
+    if plan.target.binary_results == "summary":
+        located_parts = summarize_binary(located_parts, plan.report)
+    encoded = encode_parts(located_parts, plan)
+    _mark_error(encoded, part)
+    if part.cache is not None and plan.has_moving_marks and len(encoded) == 1 and isinstance(encoded[0], TextPart):
+        lift_mark(part.cache, path, plan)
+    elif part.cache is not None:
+        mark_last_text(encoded, part.cache, path, plan)
+    return encode_text_content(encoded, path, plan, "tool")
 
 
 def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:

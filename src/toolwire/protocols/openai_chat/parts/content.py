@@ -30,7 +30,12 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.node import Node
 from toolwire.canonical.tools import CacheMark, ToolRef
-from toolwire.codec.encoding.fallbacks import opaque_as_text, report_item_reference, report_setting_change
+from toolwire.codec.encoding.fallbacks import (
+    opaque_as_text,
+    report_item_reference,
+    report_reasoning,
+    report_setting_change,
+)
 from toolwire.codec.encoding.hosts import accepts_media as host_accepts_media
 from toolwire.codec.encoding.media import data_url, expand_nested_document, media_summary, source_from_url
 from toolwire.codec.encoding.plan import EncodingPlan
@@ -46,6 +51,7 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import UnknownVariant, WireObject
+from toolwire.protocols.openai_chat.parts.cache_control import TEXT_ONLY, has_cache_control, move_mark
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     SHARED_FAMILY,
@@ -111,7 +117,8 @@ VIDEO = "openai-chat:video"
 BARE_FORM = "openai-chat:bare"
 THINKING_FORM = "openai-chat:reasoning:thinking"
 
-AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a", "mp4": "m4a", "x-flac": "flac"}
+"""Formats of audio by media type, where they differ."""
 CACHE_TTLS = ("30m", "12h")
 
 _SOURCE_IN_FILE = "openai-chat:name:source=file"
@@ -331,6 +338,8 @@ def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[A
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode a text part."""
     report_text(part, located_part, plan)
+    if part.cache is not None and has_cache_control(plan):
+        part = move_mark(part, located_part.path, plan)
     shape = TextPart(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, located_part, plan))
     return encode_with_extras(shape, part, FAMILY)
 
@@ -377,7 +386,10 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
         plan.report.dropped(located_part.path, "name")
     if part.media_type is not None and isinstance(part.source, Url) and not plan.same_protocol:
         plan.report.dropped(located_part.path, "media_type", "the target reads it from the URL")
-    shape.prompt_cache_breakpoint = encode_cache(part.cache, located_part, plan)
+    if part.cache is not None and has_cache_control(plan):
+        plan.report.dropped((*located_part.path, "cache"), "", TEXT_ONLY)
+    else:
+        shape.prompt_cache_breakpoint = encode_cache(part.cache, located_part, plan)
     return encode_with_extras(shape, part, FAMILY)
 
 
@@ -415,7 +427,7 @@ def _encode_rejected_media(part: Media, located_part: LocatedPart, plan: Encodin
 
 def _encode_inline(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
     """Encode media by content, None if Chat has no part for its type."""
-    if VIDEO in part.wire_form:
+    if VIDEO in part.wire_form or _is_accepted_video(part, plan):
         return _encode_video(part, data_url(source.data, part.media_type))
     if part.kind == "document" or FILE in part.wire_form:
         return _encode_file(part, source, located_part, plan)
@@ -424,16 +436,24 @@ def _encode_inline(part: Media, source: Inline, located_part: LocatedPart, plan:
     if part.kind == "audio" and plan.same_protocol:
         audio_format = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
         return AudioPart(input_audio=AudioShape(data=source.data, format=audio_format))
-    if part.kind == "audio" and part.media_type in AUDIO_FORMATS:
-        return AudioPart(input_audio=AudioShape(data=source.data, format=AUDIO_FORMATS[part.media_type]))
+    if part.kind == "audio" and part.media_type is not None:
+        subtype = part.media_type.removeprefix("audio/").partition(";")[0]
+        audio_format, accepted = AUDIO_FORMATS.get(subtype, subtype), plan.target.host.content.audio_formats
+        if not accepted or (part.media_type.startswith("audio/") and audio_format in accepted):
+            return AudioPart(input_audio=AudioShape(data=source.data, format=audio_format))
     return None
+
+
+def _is_accepted_video(part: Media, plan: EncodingPlan) -> bool:
+    """Tell whether the part is a video, and the host accepts those."""
+    return part.kind == "video" and "video" in plan.target.host.content.media
 
 
 def _encode_url(part: Media, source: Url, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
     """Encode media by URL, None if Chat has no part for its type."""
-    if VIDEO in part.wire_form:
+    if VIDEO in part.wire_form or _is_accepted_video(part, plan):
         return _encode_video(part, source.url)
-    if FILE in part.wire_form:
+    if FILE in part.wire_form or (part.kind == "document" and plan.target.host.content.document_urls):
         return FilePart(file=FileShape(file_data=source.url, filename=none_to_unset(part.name)))
     if part.kind == "image" and plan.adapts and not plan.target.host.content.image_urls:
         plan.report.approximated(located_part.path, "", plan.target.host.rejects("web addresses of images"))
@@ -497,10 +517,13 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
 
 def _encode_thinking_part(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode Mistral's `thinking` part; report any other reasoning, which cannot be content, and return None."""
-    if THINKING_FORM not in part.wire_form:
-        plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
-        return None
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
+    if THINKING_FORM not in part.wire_form:
+        if plan.target.host.reasoning.replay_field != "content" or plan.for_client:
+            plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
+            return None
+        report_reasoning(part, located_part, plan)
+        return ThinkingPart(thinking=[TextPart(text=block.text) for block in texts]) if texts else None
     if STRING in part.wire_form:
         return encode_with_extras(ThinkingPart(thinking="".join(block.text for block in texts)), part, FAMILY)
     inner = [encode_with_extras(TextPart(text=block.text), block, FAMILY) for block in texts]

@@ -26,8 +26,10 @@ from toolwire.canonical.content import (
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.plan import FORM_REASON, EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart, Turn, parts_of
-from toolwire.codec.losses import SourcePath
+from toolwire.codec.losses import SourcePath, element_pointers
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
+from toolwire.protocols.openai_chat.parts.cache_control import CACHE_FIELD, lift_mark
+from toolwire.protocols.openai_chat.parts.call_signatures import add_required_signature
 from toolwire.protocols.openai_chat.parts.calls import (
     CALL_FORM,
     LEGACY_FORM,
@@ -51,7 +53,6 @@ from toolwire.protocols.openai_chat.parts.citations import (
 from toolwire.protocols.openai_chat.parts.content import (
     PART,
     STRING,
-    THINKING_FORM,
     chat_extras_and_form,
     collect_chat_extras,
     decode_parts,
@@ -60,12 +61,24 @@ from toolwire.protocols.openai_chat.parts.content import (
     join_texts,
     report_text,
 )
+from toolwire.protocols.openai_chat.parts.details import (
+    DETAILS_FIELD,
+    EXTENSION_FIELDS,
+    IMAGES,
+    decode_extensions,
+    encode_image,
+    is_in_extras,
+    report_image,
+    restore_extensions,
+)
 from toolwire.protocols.openai_chat.parts.reasoning import (
     add_required_reasoning,
     decode_reasoning,
     encode_reasoning,
+    is_content_reasoning,
     requires_reasoning,
 )
+from toolwire.protocols.openai_chat.parts.signed_reasoning import ReasoningEncoder, uses_details
 from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, MessageShape, RefusalPart, TextPart
 
 CONTENT_LIST = "openai-chat:content:list"
@@ -138,7 +151,7 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
         wire_form += () if shape.tool_calls else (NO_CALLS,)
     extras, wire_form = chat_extras_and_form(shape, wire_form)
     extras = {**extras, **unused} if unused else extras
-    return Message(
+    message = Message(
         role="assistant",
         parts=tuple(parts),
         name=unset_to_none(shape.name),
@@ -146,6 +159,7 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
         extras={FAMILY: extras} if extras else None,
         wire_form=wire_form,
     )
+    return message if EXTENSION_FIELDS.isdisjoint(extras) else decode_extensions(message)
 
 
 def _decode_refusal_and_function(shape: MessageShape, parts: list[Part]) -> tuple[str, ...]:
@@ -206,6 +220,8 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
         if encoded is not None:
             return encoded
     if turn.role == "assistant":
+        if not plan.same_protocol and uses_details(turn.parts, plan):
+            return _encode_with_details(turn, plan)
         return _encode_assistant(turn, plan)
     return _encode_results_and_content(turn, plan)
 
@@ -255,6 +271,8 @@ def _encode_fast_assistant(parts: Iterable[Part], plan: EncodingPlan) -> list[An
             return None
     if not calls or plan.for_client or requires_reasoning(plan):
         return None
+    if plan.target.host.reasoning.call_signature is not None:
+        return None
     if text is None and not plan.target.host.content.null_with_calls:
         text = ""
     return [{"role": "assistant", "content": text, "tool_calls": calls}]
@@ -297,6 +315,23 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
     plan.report.dropped_fields(path, message, "id", "phase", "clear_at")
     if message.status is not None and message.status != "completed":
         plan.report.dropped(path, "status")
+
+
+def report_message_extras(turn: Turn, plan: EncodingPlan) -> None:
+    """Report as losses fields of this family that only an assistant message of its own can hold.
+
+    Parts represent those of assistant messages that were merged into one turn.
+    """
+    if turn.message is not None:
+        messages = [] if turn.role == "assistant" else [(turn.path, turn.message)]
+    else:
+        messages = [(("messages", number), message) for number, message in turn.messages or ()]
+    for path, message in messages:
+        for name, value in (message.extras or {}).get(FAMILY, {}).items():
+            if not any(token.endswith(f":canonical:{name}") for token in message.wire_form):
+                for pointer in element_pointers(value, name):
+                    reason = "the target supports it only on single-message assistant turns"
+                    plan.report.dropped(path, f"//{pointer}", reason)
 
 
 def _encode_name(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
@@ -359,6 +394,10 @@ class ContentEncoder:
             if only.prompt_cache_breakpoint is not UNSET:
                 self._plan.report.dropped((*self._marked.path, "cache"), "", FORM_REASON)
             return only.text
+        if self._marked is not None and self._plan.has_moving_marks and type(only) is dict and CACHE_FIELD in only:
+            if type(marked := self._marked.part) is Text and marked.cache is not None:
+                lift_mark(marked.cache, self._marked.path, self._plan)
+            return only["text"]
         return encode_text_content(self.parts, turn.path, self._plan, turn.role)
 
     def encode_same_protocol(self, body: dict[str, Any], turn: Turn) -> None:
@@ -371,11 +410,45 @@ class ContentEncoder:
             body["content"] = join_texts(self.parts, turn.path, self._plan, turn.role)
 
 
+def _encode_with_details(turn: Turn, plan: EncodingPlan) -> list[Any]:
+    """Encode a turn whose reasoning and signatures are sent as `reasoning_details`.
+
+    If a client of this family sent them, they are sent unchanged.
+    """
+    extras = {} if turn.message is None else (turn.message.extras or {}).get(FAMILY, {})
+    reasoning = ReasoningEncoder(plan, plan.messages)
+    images: list[Any] = []
+    others: list[LocatedPart] = []
+    for located_part in turn.parts:
+        part, path = located_part.part, located_part.path
+        if extras and part.at is not None and part.at.partition("/")[2].partition("/")[0] in extras:
+            continue
+        if isinstance(part, Reasoning):
+            if DETAILS_FIELD in extras:
+                reasoning.add_text(part)
+            else:
+                reasoning.add(part, located_part, follows_content=bool(others))
+        elif plan.for_client and (image := encode_image(part, len(images))) is not None:
+            images.append(image)
+            report_image(part, path, plan.report)
+        else:
+            others.append(LocatedPart(reasoning.take_signature(part, located_part), path))
+    # A turn of reasoning alone may still be in progress; messages already sent must not change when it continues.
+    is_sent = others or extras or not turn.parts or plan.for_client
+    messages = _encode_assistant(Turn(turn.role, others, turn.message, turn.path), plan) if is_sent else []
+    fields = reasoning.finish(is_sent=bool(messages))
+    if messages:
+        messages[-1].update(fields, **({IMAGES: images} if images else {}), **extras)
+    return messages
+
+
 def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
     """Encode a turn of the assistant."""
     body: dict[str, Any] = {"role": "assistant"}
     content = ContentEncoder(plan, only_text=True)
     calls: list[Any] = []
+    if plan.same_protocol and turn.message is not None and turn.message.extras:
+        turn = _restore_extensions(turn, turn.message)
     for located_part in turn.parts:
         part = located_part.part
         if type(part) is ToolCall and part.executor == "client":
@@ -383,7 +456,7 @@ def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
                 body["function_call"] = restore_extras(encode_function(part), part, FAMILY)
             else:
                 calls.append(encode_call(part, located_part, plan))
-        elif type(part) is Reasoning and THINKING_FORM not in part.wire_form:
+        elif type(part) is Reasoning and not is_content_reasoning(part, plan):
             encode_reasoning(part, located_part, plan, body)
         elif type(part) is Refusal:
             _encode_refusal(part, located_part, plan, body, content)
@@ -395,10 +468,16 @@ def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
         _finish_same_protocol_assistant(turn, turn.message, body, content, calls)
         _encode_name(body, turn, plan)
         restore_extras(body, turn.message, FAMILY)
-        if plan.adapts:
-            _fit_same_protocol_assistant(body, turn, plan)
-        return [body]
+        return _fit_same_protocol_assistant(body, turn, plan) if plan.adapts else [body]
     return _finish_assistant(turn, plan, body, content, calls)
+
+
+def _restore_extensions(turn: Turn, message: Message) -> Turn:
+    """Return a Chat turn with its message as it is written: without the parts that only repeat its extras."""
+    if (restored := restore_extensions(message)) is message:
+        return turn
+    located_parts = [located_part for located_part in turn.parts if not is_in_extras(located_part.part)]
+    return Turn(turn.role, located_parts, restored, turn.path)
 
 
 def _encode_refusal(
@@ -428,8 +507,11 @@ def _add_content(
     content.add(located_part)
 
 
-def _fit_same_protocol_assistant(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
-    """Change what a known host rejects in an assistant message of a Chat client."""
+def _fit_same_protocol_assistant(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> list[Any]:
+    """Change what a known host rejects in an assistant message of a Chat client.
+
+    Return the message in a list, which is empty if the host rejects it for its lack of content.
+    """
     host = plan.target.host
     if body.get("tool_calls") and body.get("content") is None and not host.content.null_with_calls:
         body["content"] = ""
@@ -438,7 +520,22 @@ def _fit_same_protocol_assistant(body: dict[str, Any], turn: Turn, plan: Encodin
         for name in [name for name in body if name not in host.messages.members]:
             del body[name]
             plan.report.dropped(turn.path, f"//{name}", host.rejects(name))
+    if _is_rejected_as_empty(body, turn, plan):
+        return []
     add_required_reasoning(body, turn.path, plan)
+    add_required_signature(body.get("tool_calls") or [], turn.path, plan)
+    return [body]
+
+
+def _is_rejected_as_empty(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> bool:
+    """Tell whether the host rejects an assistant message because it has neither text nor calls; it is reported."""
+    if plan.target.host.content.empty_assistant or body.get("content") or body.get("tool_calls"):
+        return False
+    if body.get("function_call") or body.get("refusal"):
+        return False
+    reason = plan.target.host.rejects("assistant messages without text and calls")
+    plan.report.dropped(turn.path, "", reason)
+    return True
 
 
 def _finish_same_protocol_assistant(
@@ -472,11 +569,14 @@ def _finish_assistant(
         body["content"] = None if plan.for_client or plan.target.host.content.null_with_calls else ""
     elif all(isinstance(located_part.part, Text) for located_part in turn.parts):
         body["content"] = ""
+        if _is_rejected_as_empty(body, turn, plan):
+            return []
     else:
         return []
     if plan.for_client:
         encode_foreign_citations(turn, plan, body)
     else:
         add_required_reasoning(body, turn.path, plan)
+        add_required_signature(calls, turn.path, plan)
     _encode_name(body, turn, plan)
     return [body]

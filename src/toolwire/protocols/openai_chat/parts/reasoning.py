@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from toolwire.canonical.content import Part, Reasoning, ReasoningText
 from toolwire.codec.encoding.fallbacks import report_reasoning
@@ -15,13 +15,11 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.hosts.profile import HostProfile, ReplayRule, rule_for
 from toolwire.codec.losses import SourcePath
+from toolwire.protocols.openai_chat.parts.content import THINKING_FORM
+from toolwire.protocols.openai_chat.parts.details import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.wire import MessageShape
 
-REASONING_FORM = "openai-chat:reasoning:"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-DETAILS_FORM = "openai-chat:reasoning:details"
-
-_decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 # ---- decode
 
@@ -35,27 +33,12 @@ def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, R
                 extras[name] = Raw(msgspec.json.encode(text))
                 continue
             parts.append(reasoning_part(name, text))
-    if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
-        texts = details_text(details)
-        if texts:
-            blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
 
 
 def reasoning_part(name: str, text: str) -> Reasoning:
     """Return the reasoning of a message that has it as the text of the field `name`."""
     content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
     return Reasoning(content=content, at=f"/{name}", wire_form=(REASONING_FORM + name,))
-
-
-def details_text(raw: Raw) -> list[str]:
-    """Return the readable texts of OpenRouter's `reasoning_details`."""
-    try:
-        details = _decode_details(raw)
-    except msgspec.DecodeError:
-        return []
-    texts = [entry.get("text") or entry.get("summary") for entry in details]
-    return [text for text in texts if isinstance(text, str) and text]
 
 
 def replay_rule(plan: EncodingPlan) -> ReplayRule | None:
@@ -78,6 +61,14 @@ def requires_reasoning(plan: EncodingPlan) -> bool:
     """Tell whether the target model rejects its own tool calls unless the reasoning before them is resent."""
     rule = replay_rule(plan)
     return rule is not None and rule.turns != "none"
+
+
+def is_content_reasoning(part: Reasoning, plan: EncodingPlan) -> bool:
+    """Tell whether reasoning is part of the content: as the source had it, or where Mistral accepts it."""
+    if THINKING_FORM in part.wire_form:
+        return True
+    is_request = not plan.same_protocol and not plan.for_client
+    return is_request and plan.target.host.reasoning.replay_field == "content" and replay_rule(plan) is not None
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]) -> None:

@@ -261,14 +261,18 @@ def _check_output(body: JsonObject, profile: HostProfile) -> Violations:
 
 
 def _check_replay(body: JsonObject, profile: HostProfile, *, thinking: bool) -> Violations:
-    """Check that the reasoning of earlier turns comes back, where the host demands it."""
-    name = profile.reasoning.replay_field
+    """Check that the reasoning of earlier turns comes back, or the signature of their first calls, where it must."""
+    name, signature = profile.reasoning.replay_field, profile.reasoning.call_signature
     rule = rule_for(profile.reasoning.replay, model_of(body))
-    if rule is None or rule.turns == "none" or name is None or not thinking:
+    if rule is None or rule.turns == "none" or (name is None and signature is None) or not thinking:
         return
     for (index,), message in object_items(body.get("messages"), ()):
         calls = list_of(message.get("tool_calls"))
         if message.get("role") != "assistant" or (rule.turns == "calls" and not calls):
             continue
-        if not isinstance(message.get(name), str) or (not message[name] and rule.placeholder != ""):
+        if signature is not None:
+            value = value_at(calls[0] if calls else None, *signature.split("/"))
+        else:
+            value = message.get(name or "")
+        if not isinstance(value, str) or (not value and rule.placeholder != ""):
             yield violation("reasoning.replay", f"messages[{index}]", index=index)

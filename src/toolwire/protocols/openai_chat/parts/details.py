@@ -1,11 +1,11 @@
-"""`reasoning_details` and `images` of assistant messages to canonical parts and back.
+"""Decode and encode `reasoning_details` and `images` of assistant messages, as OpenRouter and other servers send them.
 
 An entry of `reasoning_details` is `reasoning.text` (perhaps with a `signature`), `reasoning.summary`,
 `reasoning.encrypted` (`data`) or `reasoning.server_tool_call`, a tool that OpenRouter ran meanwhile. `format` names the
 issuer. Each entry and each image becomes one part.
 
-Both lists also stay in the extras of the message, from where Chat and OpenRouter write them back. `represented_tokens`
-marks these extras: they are not reported as lost where their parts are translated.
+Both lists also stay in the extras of the message, from where they are written back. `represented_tokens` marks these
+extras: they are not reported as lost where their parts are translated.
 """
 
 from collections.abc import Iterable
@@ -34,11 +34,15 @@ from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, mark_extras_seen, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_elements, decode_string
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
-from toolwire.protocols.openai_chat.parts.reasoning import DETAILS_FORM, REASONING_FORM
 from toolwire.protocols.openai_chat.wire import FAMILY
 
 DETAILS_FIELD = "reasoning_details"
+IMAGES = "images"
+EXTENSION_FIELDS = frozenset({DETAILS_FIELD, IMAGES})
+REASONING_FORM = "openai-chat:reasoning:"
+DETAILS_FORM = "openai-chat:reasoning:details"
 ENTRY_FORM = "openai-chat:reasoning:entry"
+IMAGE_FORM = "openai-chat:generated_image"
 DETAILS_POINTER = f"/{DETAILS_FIELD}/"
 
 ENTRY_FORMATS = {
@@ -53,14 +57,6 @@ ENTRY_FORMATS = {
     "meta": "meta-responses-v1",
 }
 FORMAT_ISSUERS = {entry_format: issuer for issuer, entry_format in ENTRY_FORMATS.items()}
-MODEL_ISSUERS = {
-    "anthropic": ("anthropic",),
-    "google": ("google",),
-    "openai": ("openai", "azure-openai", "bedrock-openai"),
-    "x-ai": ("xai", "bedrock-xai"),
-    "meta-llama": ("meta",),
-}
-"""Issuers of signatures by the vendor in a model's name. A model rejects signatures of other vendors."""
 
 DEFAULT_ISSUER = "openrouter"
 """The issuer of signatures without a known `format`: they are only valid for OpenRouter."""
@@ -214,7 +210,12 @@ def _unrepresented_fields(shape: EntryShape, position: int) -> list[str]:
     return names
 
 
-def decode_details(message: Message) -> Message:
+def decode_extensions(message: Message) -> Message:
+    """Return the message with one part for each element of `reasoning_details` and `images`."""
+    return _decode_images(_decode_details(message))
+
+
+def _decode_details(message: Message) -> Message:
     """Return the message with one part for each element of `reasoning_details`, instead of `reasoning` text."""
     fields = (message.extras or {}).get(FAMILY)
     if fields is None or DETAILS_FIELD not in fields or not (shapes := read_entries(fields[DETAILS_FIELD])):
@@ -225,8 +226,7 @@ def decode_details(message: Message) -> Message:
     first = parts[0] if parts else None
     if isinstance(first, Reasoning) and (name := _plain_reasoning_field(first)) is not None:
         parts = parts[1:]
-        if DETAILS_FORM not in first.wire_form:
-            extras[name] = Raw(msgspec.json.encode("".join(_reasoning_texts(first))))
+        extras[name] = Raw(msgspec.json.encode("".join(_reasoning_texts(first))))
     for name in ("reasoning", "reasoning_content"):
         if name in extras and is_repeated_text(_text_or_none(extras[name]), entries):
             form += represented_tokens(name)
@@ -308,26 +308,25 @@ def _number_entries(entries: list[dict[str, Any]], index: int) -> list[dict[str,
     return [{**entry, "index": index + offset} for offset, entry in enumerate(entries)]
 
 
-def is_server_tool_entry(part: Part) -> bool:
-    """Return whether the part is a server tool that came in `reasoning_details`."""
-    return isinstance(part, OpaquePart) and ENTRY_FORM in part.wire_form
+def is_in_extras(part: Part) -> bool:
+    """Return whether the extras of its message hold the part: an image, or a server tool in `reasoning_details`."""
+    return IMAGE_FORM in part.wire_form or (isinstance(part, OpaquePart) and ENTRY_FORM in part.wire_form)
 
 
-def restore_details(message: Message) -> Message:
-    """Return the message with `reasoning_details` in its extras, for Chat's encoder to write.
+def restore_extensions(message: Message) -> Message:
+    """Return the message without images and server tools, and with `reasoning_details` in its extras, to be written.
 
     They are the original elements; those whose parts have changed are encoded again.
     """
+    parts = tuple([part for part in message.parts if not is_in_extras(part)])
+    restored = message if len(parts) == len(message.parts) else replace(message, parts=parts)
     if message.extras is None or represented_tokens(DETAILS_FIELD)[0] not in message.wire_form:
-        return message
+        return restored
     raw = message.extras[FAMILY][DETAILS_FIELD]
-    entries = [
-        part for part in message.parts if isinstance(part, Reasoning | OpaquePart) and ENTRY_FORM in part.wire_form
-    ]
+    entries = [part for part in message.parts if ENTRY_FORM in part.wire_form]
     decoded = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
-    parts = tuple([part for part in message.parts if not is_server_tool_entry(part)])
     if entries == decoded:
-        return replace(message, parts=parts)
+        return restored
     elements = decode_elements(raw)
     encoded: list[Any] = []
     for part in entries:
@@ -338,11 +337,9 @@ def restore_details(message: Message) -> Message:
     extras = {**message.extras[FAMILY], DETAILS_FIELD: Raw(msgspec.json.encode(encoded))}
     if not encoded:
         del extras[DETAILS_FIELD]
-    return replace(message, parts=parts, extras={**message.extras, FAMILY: extras})
+    return replace(restored, extras={**message.extras, FAMILY: extras})
 
 
-IMAGES = "images"
-IMAGE_FORM = "openai-chat:generated_image"
 _IMAGE_NAMES = tuple(f"{FAMILY}:name:{field}=image_url/url" for field in ("source", "media_type"))
 
 
@@ -386,19 +383,12 @@ def _decode_image(url: str, index: int) -> Media:
     )
 
 
-def decode_message_images(message: Message) -> Message:
+def _decode_images(message: Message) -> Message:
     """Return the message with a part for each element of `images`."""
     extras = (message.extras or {}).get(FAMILY, {})
     if IMAGES not in extras or not (images := decode_images(extras[IMAGES])):
         return message
     return replace(message, parts=(*message.parts, *images), wire_form=message.wire_form + represented_tokens(IMAGES))
-
-
-def remove_image_parts(message: Message) -> Message:
-    """Return the message without the parts for images that its extras still hold."""
-    if represented_tokens(IMAGES)[0] not in message.wire_form:
-        return message
-    return replace(message, parts=tuple([part for part in message.parts if IMAGE_FORM not in part.wire_form]))
 
 
 def encode_image(part: Part, index: int) -> dict[str, Any] | None:

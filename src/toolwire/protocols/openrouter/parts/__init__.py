@@ -1,1 +1,0 @@
-"""Content and messages of OpenRouter: what it adds to Chat."""
