@@ -28,11 +28,6 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {"/steps/0/summary/1"},
         {"/steps/0/summary/0"},
     ),
-    ("openai-chat", "compatible_openrouter"): (
-        "a stream to OpenRouter has the reasoning of a compatible server as text, a body unchanged",
-        {"/choices/0/message/content"},
-        {f"/choices/0/message/reasoning_details/{index}" for index in range(4)},
-    ),
     ("openai-chat", "error_in_200"): (_ERROR, {"/error", "/error/code", "/error/type"}, {"/error/code"}),
     ("openai-responses", "failed"): (_ERROR, {"/error", "/status"}, {"/error/code", "/service_tier"}),
     ("openai-responses", "failed_policy"): (

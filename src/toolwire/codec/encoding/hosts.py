@@ -183,14 +183,21 @@ def fit_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, locat
                 path, field = _location(pointer, locations)
                 if not path or getattr(request, str(path[0])) is not None:  # otherwise the encoder added it
                     plan.report.dropped(path, field, reason)
+    _fit_nested_fields(body, rules, plan)
+
+
+def _fit_nested_fields(body: dict[str, Any], rules: _BodyRules, plan: EncodingPlan) -> None:
+    """Remove from members of `body`, and report, their own members that the host does not accept."""
+    host = plan.target.host
     for name, inner, is_refused in rules.nested:
         members = body.get(name)
-        if isinstance(members, dict) and inner in members and (is_refused or not plan.same_protocol):
-            del members[inner]
-            if not members:
-                del body[name]
-            reason = host.rejects(f"{name}.{inner}") if is_refused else f"{host.name} ignores {name}.{inner}"
-            plan.report.dropped((), f"//{name}/{inner}", reason)
+        if not isinstance(members, dict) or inner not in members or (plan.same_protocol and not is_refused):
+            continue
+        del members[inner]
+        if not members:
+            del body[name]
+        reason = host.rejects(f"{name}.{inner}") if is_refused else f"{host.name} ignores {name}.{inner}"
+        plan.report.dropped((), f"//{name}/{inner}", reason)
 
 
 def _dropped_pointers(request: Request, name: str, value: Any, locations: FieldLocations) -> list[str]:

@@ -13,11 +13,13 @@ from toolwire.protocols.openai_chat.fields import SHARED_FIELDS as CHAT
 
 _RESPONSE_FIELDS = CHAT["Response"] | word_set("alignment openrouter_metadata provider safeguard_results service_tier")
 _CHOICE_FIELDS = word_set("logprobs native_finish_reason")
+_MESSAGE_FIELDS = word_set("images reasoning reasoning_details")
 SHARED_FIELDS = {
     "Request": word_set("cache_control debug deferred_tools image_config logit_bias min_p modalities models plugins")
     | word_set("prediction preset provider reasoning repetition_penalty route session_id stop_server_tools_when top_a")
     | word_set("trace transforms usage"),
-    "Message": word_set("images reasoning reasoning_details"),
+    "Message": _MESSAGE_FIELDS,
+    "MessageEnd": _MESSAGE_FIELDS,
     "Reasoning": word_set("type text signature summary data id format index"),
     "Text": word_set("cache_control"),
     "FunctionTool": word_set("cache_control defer_loading"),
@@ -28,7 +30,7 @@ SHARED_FIELDS = {
     "Candidate": _CHOICE_FIELDS,
     "CandidateEnd": _CHOICE_FIELDS,
     "PartDelta": _CHOICE_FIELDS,
-    "Notice": _CHOICE_FIELDS,
+    "Notice": _CHOICE_FIELDS | {f"delta/{name}" for name in _MESSAGE_FIELDS},
     "Usage": CHAT["Usage"]
     | word_set("cost cost_details is_byok server_tool_use_details prompt_tokens_details/video_tokens")
     | word_set("server_tool_use_details/web_search_requests server_tool_use_details/tool_calls_requested")

@@ -28,6 +28,7 @@ from toolwire.canonical.response import Stop
 from toolwire.codec.encoding.tools import WRAPPED_INPUT_END, wrap_freeform_input
 from toolwire.codec.interface import ResponseContext, StreamDecoder, StreamEncoder
 from toolwire.protocols.openai_chat.errors import ERROR_FORM
+from toolwire.protocols.openai_chat.parts.details import DETAILS_FIELD, IMAGES
 from toolwire.protocols.openai_chat.stream_decoder import Decoder
 from toolwire.protocols.openai_chat.stream_details import DetailsEncoder
 from toolwire.protocols.openai_chat.stream_encoder import STREAM_END
@@ -37,6 +38,7 @@ from toolwire.protocols.openrouter.errors import as_openrouter_error, report_err
 from toolwire.protocols.openrouter.response import freeform_tool_names, with_hosted_counts
 from toolwire.protocols.openrouter.tools import OPENROUTER
 
+_NOTICE_PARTS = (f"/{DETAILS_FIELD}/", f"/{IMAGES}/")
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -55,6 +57,8 @@ class Encoder:
         self._details = DetailsEncoder(self.report)
         self._freeform_names = freeform_tool_names(context)
         self._wrapped_calls: set[tuple[int, int]] = set()
+        self._has_notices = False  # notices of a Chat server hold its `reasoning_details` and images
+        self._unsent_parts: set[tuple[int, int]] = set()  # which repeat those
 
     @property
     def failure(self) -> ApiError | None:
@@ -81,6 +85,7 @@ class Encoder:
                     yield event
                 case ResponseStart():
                     self._start, self._same_protocol = event, event.origin == OPENROUTER.protocol
+                    self._has_notices = event.origin == FAMILY
                     yield replace(event, origin=FAMILY if self._same_protocol else "")
                 case ResponseEnd():
                     self._ended = self.failure is None
@@ -90,9 +95,18 @@ class Encoder:
                     yield self._encode_failure(event)
                 case _ if self._same_protocol:
                     yield event
+                case PartStart() | PartDelta() | PartEnd() if self._has_notices and self._repeats_notice(event):
+                    continue
                 case _:
                     for adapted in self._adapt_foreign(event):
                         yield from self._details.adapt(adapted)
+
+    def _repeats_notice(self, event: PartStart | PartDelta | PartEnd) -> bool:
+        """Tell whether an event belongs to a part that repeats a notice."""
+        key = (event.candidate, event.index)
+        if isinstance(event, PartStart) and (event.part.at or "").startswith(_NOTICE_PARTS):
+            self._unsent_parts.add(key)
+        return key in self._unsent_parts
 
     def _adapt_foreign(self, event: Event) -> Iterator[Event]:
         """Yield the events that stand for another protocol's event: calls as functions, stop reasons, counts."""
