@@ -187,7 +187,7 @@ def fit_fields(request: Request, body: dict[str, Any], plan: EncodingPlan, locat
 
 
 def _fit_nested_fields(body: dict[str, Any], rules: _BodyRules, plan: EncodingPlan) -> None:
-    """Remove from members of `body`, and report, their own members that the host does not accept."""
+    """Remove from objects in `body`, and report, members that the host does not accept."""
     host = plan.target.host
     for name, inner, is_refused in rules.nested:
         members = body.get(name)

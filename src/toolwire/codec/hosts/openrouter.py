@@ -34,7 +34,7 @@ PROFILE = HostProfile(
     reasoning=ReasoningFacts(
         fields=("reasoning", "reasoning_details"),
         replay_field="reasoning",
-        replay=tuple(replace(rule, placeholder=None) for rule in MODEL_REASONING.replay),
+        replay=tuple(replace(rule, turns="none", placeholder=None) for rule in MODEL_REASONING.replay),
         details=True,
     ),
     tools=ToolFacts(max_count=None, freeform=False, hosted=False, web_search=False, result_media=True),
@@ -49,6 +49,7 @@ PROFILE = HostProfile(
             "store",
             "stream_options/include_obfuscation",
         ),
+        unknown="ignored",
         user_pattern=r".{0,128}",
         top_k=True,
     ),

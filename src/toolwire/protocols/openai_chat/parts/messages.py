@@ -318,7 +318,7 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
 
 
 def report_message_extras(turn: Turn, plan: EncodingPlan) -> None:
-    """Report as losses fields of this family that only an assistant message of its own can hold.
+    """Report as losses fields of this family that only a separate assistant message can hold.
 
     Parts represent those of assistant messages that were merged into one turn.
     """

@@ -16,7 +16,7 @@ from toolwire.protocols.openai_chat.parts.details import (
     encode_entries,
     is_known_issuer,
 )
-from toolwire.protocols.openai_chat.parts.reasoning import requires_reasoning
+from toolwire.protocols.openai_chat.parts.reasoning import replay_rule
 
 MODEL_ISSUERS = {
     "anthropic": ("anthropic",),
@@ -39,7 +39,7 @@ def uses_details(parts: list[LocatedPart], plan: EncodingPlan) -> bool:
 
 
 class ReasoningEncoder:
-    """The reasoning of a turn: signed entries, and plain text for models that require it."""
+    """The reasoning of a turn: signed entries, and plain text for models that accept it."""
 
     def __init__(self, plan: EncodingPlan, messages: tuple[Message, ...]) -> None:
         self._plan = plan
@@ -49,7 +49,7 @@ class ReasoningEncoder:
         self._sent_parts: list[LocatedPart] = []
         self._moved_parts: list[LocatedPart] = []  # reasoning after text or calls
         self._unsigned_parts: list[LocatedPart] = []  # summaries that may belong to an encrypted entry
-        self._requires_reasoning = not plan.for_client and requires_reasoning(plan)
+        self._accepts_text = not plan.for_client and replay_rule(plan) is not None  # without a signature
         self._issuers = MODEL_ISSUERS.get((plan.target.model or "").partition("/")[0])  # None: any
 
     def accepts(self, signature: Signature) -> bool:
@@ -73,7 +73,7 @@ class ReasoningEncoder:
             self._unsigned_parts.append(located_part)
             return
         if part.signature.kind == "encrypted" and part.signature.issuer not in ("anthropic", "google"):
-            # These issuers send encrypted content after its summary, in an entry of its own.
+            # These issuers send encrypted content after its summary, in a separate entry.
             for summary in self._unsigned_parts:
                 content = summary.part.content if isinstance(summary.part, Reasoning) else ()
                 part = replace(part, content=(*content, *part.content))
@@ -136,11 +136,11 @@ class ReasoningEncoder:
         self._unsigned_parts = []
 
     def _encode_unsigned(self, located_part: LocatedPart) -> list[str]:
-        """Return the texts of unsigned reasoning if the model requires it; else report it and return none."""
+        """Return the texts of unsigned reasoning if the model accepts it; else report it and return none."""
         part, path, plan = located_part.part, located_part.path, self._plan
         if not isinstance(part, Reasoning):
             return []
-        if not self._requires_reasoning:
+        if not self._accepts_text:
             plan.report.dropped(path, "", "the target only accepts reasoning that it signed")
             return []
         report_reasoning(replace(part, content=tuple(_text_blocks(part))), located_part, plan)

@@ -122,7 +122,8 @@ def _check_part(part: JsonObject, role: str, index: str, body: JsonObject, profi
     """Check one part of a content list."""
     rules, kind = profile.content, text_of(part.get("type"))
     medium, path = _MEDIA.get(kind), f"messages[{index}].content"
-    if medium is not None and (role != "user" or medium not in rules.media):
+    has_media = role == "user" or (role == "tool" and profile.tools.result_media)
+    if medium is not None and (not has_media or medium not in rules.media):
         yield violation("content.media", path, index=index, type=kind, role=role)
     if medium == "image":
         if not matches_model(rules.image_models, model_of(body)):
