@@ -37,6 +37,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     private_tool: str = ""
     # The number of steps that first fail, each in a different way; the agent must retry.
     failures: int = 0
+    # The dialect in which the upstream writes calls and thinking into its text; None if it sends them structured.
+    dialect: str | None = None
 
     @property
     def name(self) -> str:
@@ -321,4 +323,20 @@ RUNS = [
             ("qwen", "openai-chat", _YOLO, _gemini_steps, 2),  # it does not retry a stream that is cut off
         )
     ),
+]
+
+TEXT_CALL_DIALECTS = ("qwen3_coder", "dsml", "kimi_k2", "json_bare", "harmony", "hermes")
+"""The dialects that are reported most often, in this order."""
+TEXT_CALL_UPSTREAMS = ("openai-chat", "ollama")
+
+TEXT_CALL_RUNS = [
+    AgentRun(agent=agent, protocol=protocol, model="toolwire", arguments=arguments, steps=steps, dialect=dialect)
+    for agent, protocol, arguments, steps in (
+        ("claude", "anthropic", _CLAUDE, _claude_steps),
+        ("codex", "openai-responses", _CODEX, _codex_steps),
+        ("gemini", "gemini", _YOLO, _gemini_steps),
+        ("opencode", "openai-chat", _OPENCODE, _opencode_steps),
+        ("qwen", "openai-chat", _YOLO, _gemini_steps),
+    )
+    for dialect in TEXT_CALL_DIALECTS
 ]

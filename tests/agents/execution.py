@@ -23,10 +23,13 @@ from tests.agents.task import DIFFICULT_TEXT, FAILURE, Task, TaskScript, prepare
 from tests.support.gateway.setup import GatewaySetup, ObservedApp, ObservedExchange, signatures_in
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import serve_app
-from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolResult
+from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolCall, ToolResult
+from toolwire.canonical.events import PartStart
 from toolwire.cli.launch import AGENTS
+from toolwire.codec.interface import ResponseContext
 from toolwire.gateway.config import Config, LimitsSection, ProviderSection, RouteSection
 from toolwire.gateway.server.launch import build_gateway
+from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.prompt import read_prompt
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
@@ -100,7 +103,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
         task = prepare_task(folder / "work")
-        script = TaskScript(run.steps(task), PAUSE if run.resume_arguments else None, run.failures)
+        script = TaskScript(run.steps(task), PAUSE if run.resume_arguments else None, run.failures, run.dialect)
         log = io.StringIO()
         with redirect_stderr(log), _serve_gateway(upstream, script, task, run) as setup:
             config = folder / "toolwire.toml"
@@ -130,6 +133,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
             faults += [f"{len(script.failures)} scripted failures did not occur"] if script.failures else []
             faults += _history_faults(exchanges, upstream, task, script, expected_result)
             faults += _tool_faults(exchanges, upstream, run)
+            faults += _text_call_faults(setup, exchanges, upstream, script) if run.dialect is not None else []
             faults += _signature_faults(issued, exchanges) if exchanges else ["the upstream got no request"]
             thoughts = len(issued) if PROVIDER_TRAITS[upstream].signed_part else len(script.reasoning_by_step)
             return Cell(run, upstream, faults, seconds, thoughts)
@@ -266,6 +270,25 @@ def _signature_faults(issued: set[str], exchanges: list[ObservedExchange]) -> It
         yield f"{len(invented)} signatures are not from the upstream"
     if lost := issued - returned[-1]:
         yield f"{len(lost)} of {len(issued)} signatures were not returned"
+
+
+def _text_call_faults(
+    setup: GatewaySetup, exchanges: list[ObservedExchange], upstream: str, script: TaskScript
+) -> Iterator[str]:
+    """Check that the upstream sent its calls as text only, and that the gateway reported what it recovered."""
+    decoder = PROTOCOLS[upstream].stream_decoder
+    for exchange in exchanges:
+        events = decoder(ResponseContext()).feed(exchange.response_body)
+        if any(isinstance(event, PartStart) and isinstance(event.part, ToolCall) for event in events):
+            yield "the upstream sent a structured call"
+    reports = sum(
+        "recovered from text" in loss["reason"]
+        for exchange in setup.gateway.exchanges
+        if exchange.request_body
+        for loss in setup.losses(exchange)
+    )
+    if reports < len(script.calls_by_step):
+        yield f"{reports} of {len(script.calls_by_step)} recoveries were reported"
 
 
 def _arguments(text: str) -> Any:

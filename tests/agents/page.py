@@ -1,4 +1,4 @@
-"""The documentation page with the table of agents and upstreams."""
+"""The documentation page with the tables of agents and upstreams, and of agents and dialects."""
 
 from pathlib import Path
 
@@ -32,22 +32,55 @@ Code does not retry after a broken stream, so its test leaves that step out.
 """
 
 
-def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
-    names = ", ".join(f"{name} {version}" for name, version in versions.items())
-    upstreams = list(dict.fromkeys(cell.upstream for cell in cells))
-    lines = [f"| agent | {' | '.join(upstreams)} |", f"|---|{'---|' * len(upstreams)}"]
+_TEXT_CALLS = """## Calls written as text
+
+The same task, with {versions}, on a server that has no parser for the model's calls: it sends calls and thinking
+[as text](../guides/text-calls.md), in one of the six dialects that are reported most often. A cell is `done` under the
+same conditions, and if the gateway reported every recovery. Recovered thinking and calls are returned to the server in
+structured form.
+
+"""
+
+
+def upstream_section(cells: list[Cell], versions: dict[str, str]) -> str:
+    """Return the table of agents and upstreams, with its introduction."""
+    rows = [(cell.run.name, cell.upstream, cell) for cell in cells]
+    return _INTRODUCTION.format(versions=_join(versions)) + _table(rows)
+
+
+def text_call_section(cells: list[Cell], versions: dict[str, str]) -> str:
+    """Return the table of agents and dialects, with its introduction."""
+    rows = [(f"{cell.run.agent} on {cell.upstream}", cell.run.dialect or "", cell) for cell in cells]
+    return _TEXT_CALLS.format(versions=_join(versions)) + _table(sorted(rows, key=lambda row: row[0]))
+
+
+def write_page(page: Path, sections: list[str]) -> None:
+    """Write the sections, each in place of the one with the same heading."""
+    old = page.read_text(encoding="utf-8").split("\n## ") if page.exists() else []
+    written = {section.lstrip("#").splitlines()[0].strip(): section for section in [*old, *sections]}
+    texts = [text if text.startswith("#") else f"## {text}" for text in written.values()]
+    page.write_text("\n\n".join([text.strip() for text in texts]) + "\n", encoding="utf-8")
+
+
+def _join(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _table(rows: list[tuple[str, str, Cell]]) -> str:
+    """Return a table of cells, given with the names of their row and column."""
+    columns = list(dict.fromkeys(column for _, column, _ in rows))
+    lines = [f"| agent | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     notes: list[str] = []
-    for name in dict.fromkeys(cell.run.name for cell in cells):
-        marks = [_mark(cell, notes) for cell in cells if cell.run.name == name]
-        lines.append(f"| {name} | {' | '.join(marks)} |")
-    done = sum(not cell.faults for cell in cells)
-    summary = f"{done} of {len(cells)} are done.\n"
-    return _INTRODUCTION.format(versions=names) + "\n".join([*lines, "", summary, *notes])
+    for name in dict.fromkeys(name for name, _, _ in rows):
+        marks = {column: _mark(cell, column, notes) for row, column, cell in rows if row == name}
+        lines.append(f"| {name} | {' | '.join([marks.get(column, '') for column in columns])} |")
+    done = sum(not cell.faults for _, _, cell in rows)
+    return "\n".join([*lines, "", f"{done} of {len(rows)} are done.\n", *notes])
 
 
-def _mark(cell: Cell, notes: list[str]) -> str:
+def _mark(cell: Cell, column: str, notes: list[str]) -> str:
     if not cell.faults:
         return f"done, {cell.thoughts}" if cell.thoughts else "done"
-    number = sum(note.startswith("* ") for note in notes) + 1
-    notes.append(f"* ({number}) {cell.run.name} on {cell.upstream}: {'; '.join(cell.faults)}\n")
+    number = len(notes) + 1
+    notes.append(f"* ({number}) {cell.run.name} on {cell.upstream} ({column}): {'; '.join(cell.faults)}\n")
     return f"**no** ({number})"

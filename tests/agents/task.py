@@ -93,12 +93,16 @@ def prepare_task(folder: Path) -> Task:
 class TaskScript(Script):
     """A script that plays the steps for requests with the required tools; others get the simulator's response.
 
-    It responds without calls after `pause` calls, until the user continues. The first `failures` steps fail.
+    It responds without calls after `pause` calls, until the user continues. The first `failures` steps fail. With a
+    `dialect`, calls and thinking are written into the text.
     """
 
-    def __init__(self, steps: list[list[Call]], pause: int | None = None, failures: int = 0) -> None:
+    def __init__(
+        self, steps: list[list[Call]], pause: int | None = None, failures: int = 0, dialect: str | None = None
+    ) -> None:
         self._steps = steps
         self._pause = pause
+        self._dialect = dialect
         self.failures = list(FAILURES[:failures])
         # The last calls and the reasoning before them, by the number of earlier calls.
         self.calls_by_step: dict[int, tuple[ScriptedCall, ...]] = {}
@@ -117,7 +121,7 @@ class TaskScript(Script):
         self.calls_by_step[count] = calls = tuple(_scripted_call(call, tools[call.tool]) for call in step)
         if _is_thinking(protocol, request):
             self.reasoning_by_step[count] = f"{count} calls are made."
-        return ScriptedTurn(thinking=self.reasoning_by_step.get(count), calls=calls)
+        return ScriptedTurn(thinking=self.reasoning_by_step.get(count), calls=calls, dialect=self._dialect)
 
     def _failed_turn(self, step: list[Call], tools: dict[str, FunctionTool | FreeformTool]) -> ScriptedTurn:
         failure = self.failures.pop(0)
