@@ -27,7 +27,7 @@ from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.request import adapt_request
 from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
-from toolwire.translation.stages.tool_call_parsers.stage import report_recovered
+from toolwire.translation.stages.tool_call_parsers.text_recovery import report_recovered
 from toolwire.translation.stream import StreamTranslator, TranslatedStream
 
 

@@ -18,7 +18,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.translation.pipeline import response_stages, run_stages
-from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage
+from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage
 
 
 class StreamProgress:
@@ -139,8 +139,11 @@ class EventTranslator(StreamProgress):
         """Return the events after all stages."""
         if events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        if self._recovery is not None and not self._recovery.skips(events):
-            events, _ = self._recovery.process(events)
-        events, _ = run_stages(self._stages, events)
+        notable: list[Event] | None = None
+        if self._recovery is not None:
+            notable = self._recovery.pass_unmarked(events)
+            if notable is None:
+                events = self._recovery.process(events)
+        events, _ = run_stages(self._stages, events, notable)
         self._observe_all(events)
         return events

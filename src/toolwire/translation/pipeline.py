@@ -15,7 +15,7 @@ from toolwire.translation.stages.failures import FailureStage
 from toolwire.translation.stages.family import FamilyStage, isolate_foreign_extras, share_extras
 from toolwire.translation.stages.logprobs import logprobs_stage
 from toolwire.translation.stages.restore_calls import CallRestoreStage
-from toolwire.translation.stages.tool_call_parsers.stage import recover_text
+from toolwire.translation.stages.tool_call_parsers.text_recovery import recover_text
 
 
 class Stage(Protocol):

@@ -27,7 +27,7 @@ from toolwire.translation.event_stream import StreamProgress
 from toolwire.translation.pipeline import other_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
-from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage, report_recovered
+from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage, report_recovered
 
 _UNNAMED_FRAME = Raw(b"frame")
 
@@ -230,10 +230,9 @@ class StreamTranslator(StreamProgress):
             events[-1] = self._redact(last)
         others: list[Event] | None = None
         if (recovery := self._recovery) is not None:
-            if recovery.skips(events):
-                others = []
-            else:
-                events, others = recovery.process(events)
+            others = recovery.pass_unmarked(events)
+            if others is None:
+                events = recovery.process(events)
         return self._process_recovered(events, others)
 
     def _process_recovered(self, events: list[Event], others: list[Event] | None = None) -> bytes:
@@ -293,13 +292,12 @@ class StreamTranslator(StreamProgress):
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
         others = None
-        if self._recovery is not None and (self._held_frames or not self._recovery.skips(events)):
-            recovered, others = self._recovery.process(events)
+        if (recovery := self._recovery) is not None and (others := recovery.pass_unmarked(events)) is None:
+            recovered = recovery.process(events)
             if recovered is not events or self._held_frames:
-                if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:
+                if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
-                others = None
         if others is None:
             others = other_events(events)
         if others and type(failure := others[-1]) is ResponseFailed:
@@ -419,7 +417,7 @@ class StreamTranslator(StreamProgress):
         if self._encodes_frames:
             return out + self._process(events)
         if self._recovery is not None:
-            recovered, _ = self._recovery.process(events)
+            recovered = self._recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(b"", events, recovered, self._recovery)) is not None:
                     return out + encoded

@@ -39,7 +39,7 @@ from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.failures import find_defect, response_error
 from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stages.tool_call_parsers.parser import body_may_change
-from toolwire.translation.stages.tool_call_parsers.stage import recover_text, report_recovered
+from toolwire.translation.stages.tool_call_parsers.text_recovery import recover_text, report_recovered
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 

@@ -2,62 +2,119 @@
 
 import pytest
 
-from toolwire.canonical.content import Text
-from toolwire.canonical.events import Event, PartDelta, PartStart
+from toolwire.canonical.content import Reasoning, Text, ToolCall
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
-from toolwire.translation.stages.tool_call_parsers.marks import FIRST_SIGNS
-from toolwire.translation.stages.tool_call_parsers.prose import LIMIT_PIECES
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING, REASONING_MARKS
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
-from toolwire.translation.stages.tool_call_parsers.stage import TextRecoveryStage
+from toolwire.translation.stages.tool_call_parsers.signs import may_begin_with_mark, may_hold_mark, may_hold_marks
+from toolwire.translation.stages.tool_call_parsers.text_recovery import LIMIT_UNREAD, TextRecoveryStage
+
+CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+
+
+def new_stage() -> TextRecoveryStage:
+    request = Request(origin="openai-chat", model="m", messages=(), tools=(FunctionTool(name="now"),))
+    return TextRecoveryStage(ResponseContext(request=request), TextRecovery())
+
+
+def feed(stage: TextRecoveryStage, *events: Event) -> list[Event]:
+    """Return the events that come out of a stage, as a translator gets them."""
+    arrived = list(events)
+    return arrived if stage.pass_unmarked(arrived) is not None else stage.process(arrived)
 
 
 def stage_after_text() -> TextRecoveryStage:
     """Return a stage that has let text pass."""
-    request = Request(origin="openai-chat", model="m", messages=(), tools=(FunctionTool(name="now"),))
-    stage = TextRecoveryStage(ResponseContext(request=request), TextRecovery())
-    stage.process([PartStart(index=0, part=Text(text="")), delta("Well, ")])
+    stage = new_stage()
+    assert stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta("Well, ")]) is not None
     return stage
 
 
-def delta(text: str) -> Event:
-    return PartDelta(index=0, text=text, plain=True)
+def delta(text: str, index: int = 0) -> Event:
+    return PartDelta(index=index, text=text, plain=True)
+
+
+def texts_of(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, PartDelta)]
 
 
 @pytest.mark.parametrize("reasoning", ["auto", "off", *REASONING_MARKS, *OPEN_REASONING])
 @pytest.mark.parametrize("calls", ["auto", "off", *DIALECTS])
-def test_all_marks_in_text_begin_with_a_first_sign(calls: str, reasoning: str) -> None:
-    assert vocabulary(calls, reasoning, None, interleaved=False).finder.begins_with_sign
+def test_every_mark_and_every_beginning_of_one_is_noticed(calls: str, reasoning: str) -> None:
+    words = vocabulary(calls, reasoning, None, interleaved=False)
+    for mark in words.finder.marks:
+        for end in range(1, len(mark) + 1):
+            assert may_hold_mark(f"so {mark[:end]}")
+            assert may_hold_marks(["well", f"so {mark[:end]}", "then"])
+    openings = {*words.start_finder.marks, *[mark for dialect in words.bare for mark in dialect.openers]}
+    assert all(map(may_begin_with_mark, openings))
 
 
-@pytest.mark.parametrize("sign", sorted(FIRST_SIGNS))
+@pytest.mark.parametrize("sign", sorted("<[]◁f"))
 def test_a_first_sign_at_the_end_of_a_delta_is_held(sign: str) -> None:
     stage = stage_after_text()
-    processed, _ = stage.process([delta("so " + sign)])
-    assert [getattr(event, "text", "") for event in processed] == ["so "]
+    assert texts_of(feed(stage, delta("so " + sign))) == ["so "]
     assert stage.is_holding
 
 
 @pytest.mark.parametrize("text", ["word", "if a < b: c[0] = f(x)", "[1] of them", "\n\n", "天气"])
-def test_text_without_a_mark_passes_as_the_same_list(text: str) -> None:
+def test_text_without_a_mark_passes(text: str) -> None:
     stage = stage_after_text()
-    for _ in range(2 * LIMIT_PIECES + 2):
-        events = [delta(text)]
-        processed, others = stage.process(events)
-        assert processed is events
-        assert others == []
+    for _ in range(2 * LIMIT_UNREAD + 2):
+        assert stage.pass_unmarked([delta(text)]) == []
+    assert stage.pass_unmarked([delta(text)] * 3 * LIMIT_UNREAD) == []
+
+
+def test_deltas_of_other_parts_pass_as_notable_events() -> None:
+    stage = new_stage()
+    start: list[Event] = [PartStart(index=0, part=Reasoning())]
+    assert stage.pass_unmarked(start) == start
+    thought: list[Event] = [PartDelta(index=0, text="Let me think", kind="full")]
+    assert stage.pass_unmarked(thought) == thought
+    assert feed(stage, *[PartDelta(index=0, text=f"{CALL} and [", kind="full")] * 2) == [
+        *[PartDelta(index=0, text=f"{CALL} and [", kind="full")] * 2
+    ]
+    assert not stage.has_changed
+
+
+def test_a_mark_that_is_cut_by_deltas_of_a_call_is_found() -> None:
+    stage = new_stage()
+    call = ToolCall(id=None, name="now", arguments="")
+    feed(stage, PartStart(index=0, part=Text(text="")), delta("Well. "), PartStart(index=1, part=call))
+    events: list[Event] = [delta("</thi"), delta("{}", 1), delta("nk>"), PartEnd(index=1), PartEnd(index=0)]
+    feed(stage, *events)
+    assert stage.has_changed
+
+
+@pytest.mark.parametrize("first", ["", " ", "\n", "{", "[", "`", "commentary", "Here is"])
+def test_a_text_that_may_begin_with_a_mark_does_not_pass(first: str) -> None:
+    stage = new_stage()
+    assert stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta(first)]) is None
+    assert new_stage().pass_unmarked([PartStart(index=0, part=Text(text=""))]) is None
+
+
+def test_nothing_passes_unread_while_reasoning_is_open() -> None:
+    request = Request(origin="openai-chat", model="m", messages=())
+    stage = TextRecoveryStage(ResponseContext(request=request), TextRecovery(reasoning="deepseek_r1"))
+    start = PartStart(index=0, part=Text(text=""))
+    processed = [*feed(stage, start, delta("Hm.")), *feed(stage, delta(" Well. ")), *feed(stage, delta("</think>Yes."))]
+    assert stage.has_changed
+    assert [type(event.part) for event in processed if isinstance(event, PartStart)] == [Reasoning, Text]
 
 
 def test_a_fence_far_back_still_shows_code() -> None:
     for opening, kind in (("\n```\n", "text"), ("\n", "call")):
         stage = stage_after_text()
-        processed: list[Event] = []
-        for text in (
-            opening,
-            *["line\n"] * 5 * LIMIT_PIECES,
-            '<tool_call>{"name": "now", "arguments": {}}</tool_call>',
-        ):
-            processed += stage.process([delta(text)])[0]
+        for text in (opening, *["line\n"] * 5 * LIMIT_UNREAD, CALL):
+            feed(stage, delta(text))
         assert stage.has_changed is (kind == "call")
+
+
+def test_long_texts_are_not_kept() -> None:
+    stage = stage_after_text()
+    for _ in range(LIMIT_UNREAD // 2):
+        assert stage.pass_unmarked([delta("line\n" * 2_000)]) == []
+    assert sum(len(text) for text in texts_of(stage._unread)) < 20_000

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 _RARE = "<[◁"
-FIRST_SIGNS = frozenset("<[]◁f")
-"""The characters that marks in text begin with; other text needs no search."""
 
 
 class MarkFinder:
@@ -17,17 +15,14 @@ class MarkFinder:
     """
 
     def __init__(self, marks: Iterable[str], *, whole_words: bool = False) -> None:
-        self._marks = frozenset(marks)
+        self.marks = frozenset(marks)
         self._extensible = frozenset(
-            mark for mark in self._marks if any(other != mark and other.startswith(mark) for other in self._marks)
+            mark for mark in self.marks if any(other != mark and other.startswith(mark) for other in self.marks)
         )
-        pattern = re.compile(
-            _pattern(_trie(self._marks), whole_words=whole_words) if self._marks else r"(?!)", re.DOTALL
-        )
+        pattern = re.compile(_pattern(_trie(self.marks), whole_words=whole_words) if self.marks else r"(?!)", re.DOTALL)
         self.search, self.match = pattern.search, pattern.match
-        self.begins_with_sign = FIRST_SIGNS.issuperset(mark[0] for mark in self._marks)
-        self._brackets = tuple({mark[_bracket(mark)] for mark in self._marks})
-        self._beginnings = tuple({mark[:end] for mark in self._marks for end in range(1, _bracket(mark) + 1)})
+        self._brackets = tuple({mark[_bracket(mark)] for mark in self.marks})
+        self._beginnings = tuple({mark[:end] for mark in self.marks for end in range(1, _bracket(mark) + 1)})
 
     def is_in(self, text: str) -> bool:
         """Return whether text holds a mark or ends with a beginning of one."""
@@ -53,7 +48,7 @@ class MarkFinder:
         while (match := self.search(text, start)) is not None:
             mark = match[0]
             at_end = match.end() == len(text) and not closed
-            if mark in self._marks and not (at_end and mark in self._extensible):
+            if mark in self.marks and not (at_end and mark in self._extensible):
                 return match.start(), mark
             if at_end:
                 return match.start(), ""

@@ -21,8 +21,7 @@ from toolwire.translation.stages.tool_call_parsers.attempts import (
 )
 from toolwire.translation.stages.tool_call_parsers.calls import ParsedCall
 from toolwire.translation.stages.tool_call_parsers.cursor import Mismatch
-from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
-from toolwire.translation.stages.tool_call_parsers.prose import ProsePosition
+from toolwire.translation.stages.tool_call_parsers.markdown import MarkdownPosition
 from toolwire.translation.stages.tool_call_parsers.reasoning import ReasoningMarks
 from toolwire.translation.stages.tool_call_parsers.registry import model_vocabulary, vocabulary
 
@@ -76,8 +75,8 @@ class TextCallParser:
         self._arrived_size = 0
         self._segments: list[Segment] = []
         self._attempt: Attempt | None = None
-        self._prose = ProsePosition()
-        self._pass = self._prose.add
+        self._position = MarkdownPosition()
+        self._pass = self._position.add
         self._reasoning: ReasoningMarks | None = None  # that is open
         self._boundary: str = "start"  # what came before the text at hand: start, reasoning, call, answer
         self._fresh = True  # nothing but white space since then
@@ -108,18 +107,6 @@ class TextCallParser:
             self._fresh, self._said = False, True
         self._pass(text)
         return True
-
-    @property
-    def passed(self) -> list[str] | None:
-        """Return the list that text without a mark is added to instead of `passes`; None if other text may matter."""
-        if self._buffer or self._fresh or self._reasoning is not None or not self._vocabulary.finder.begins_with_sign:
-            return None
-        return self._prose.pieces
-
-    @property
-    def finder(self) -> MarkFinder:
-        """Return the finder of marks in text."""
-        return self._vocabulary.finder
 
     def feed(self, text: str) -> list[Segment]:
         """Return the segments that the next piece of text completes."""
@@ -164,6 +151,11 @@ class TextCallParser:
     def is_holding(self) -> bool:
         """Return whether text is held back."""
         return bool(self._buffer or self._arrived)
+
+    @property
+    def in_reasoning(self) -> bool:
+        """Return whether reasoning is open."""
+        return self._reasoning is not None
 
     @property
     def has_changed(self) -> bool:
@@ -253,11 +245,11 @@ class TextCallParser:
         ):
             self._answer_closers = answer.closers
             self._drop(place, mark, self._boundary)
-        elif mark in words.stray and not self._reasoned and not self._prose.shows_code:
+        elif mark in words.stray and not self._reasoned and not self._position.shows_code:
             self._reasoned = True
             self.late_reasoning = self.late_reasoning or not self._fresh
             self._drop(place, mark, "reasoning")
-        elif mark in words.calls and self._looks_for_calls and not self._prose.shows_code:
+        elif mark in words.calls and self._looks_for_calls and not self._position.shows_code:
             self._attempt = Attempt(any_dialect(words.calls[mark]))
             self._hold(place)
         elif mark in words.turn_ends:
@@ -311,7 +303,7 @@ class TextCallParser:
 
     def _skip_word(self) -> int:
         """Return where in the buffer a mark may begin: not with a character that continues a word."""
-        return int(not self._fresh and self._prose.continues_word(self._buffer[0]))
+        return int(not self._fresh and self._position.continues_word(self._buffer[0]))
 
     # ---- blocks that may be calls
 
@@ -383,7 +375,7 @@ class TextCallParser:
         text, self._buffer = self._buffer[:length], self._buffer[length:]
         kind: Literal["text", "reasoning"] = "text"
         if self._reasoning is None:
-            self._prose.add(text)
+            self._position.add(text)
             self._said = True
         else:
             kind = "reasoning"
@@ -419,7 +411,7 @@ class TextCallParser:
         """Return whether reasoning may begin here."""
         if self._fresh:
             return self._boundary != "answer" or self._vocabulary.interleaved or not self._answer_closers
-        return self._vocabulary.interleaved and self._prose.begins_line and not self._prose.shows_code
+        return self._vocabulary.interleaved and self._position.begins_line and not self._position.shows_code
 
     def _may_answer(self, *, after_reasoning: bool) -> bool:
         """Return whether marks around the answer may begin here."""
@@ -434,7 +426,7 @@ def find_open_reasoning(text: str, reasoning: str) -> str:
     start = text.lstrip()
     if any(start.startswith(mark) for mark in words.reasoning):
         return ""
-    position = ProsePosition()
+    position = MarkdownPosition()
     done = 0
     for place, mark in sorted((text.find(mark), mark) for mark in words.stray):
         if place < 0:

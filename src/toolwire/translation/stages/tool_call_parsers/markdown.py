@@ -4,16 +4,16 @@ import re
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _BACKTICKS = re.compile("`+")
-LIMIT_PIECES = 256
+_LIMIT_PIECES = 256
 _LIMIT_UNREAD = 2**14
 _LIMIT_HEAD = 400
 
 
-class ProsePosition:
+class MarkdownPosition:
     """The position after all text that was added; lines are only looked at when it is needed."""
 
     def __init__(self) -> None:
-        self.pieces: list[str] = []  # that were added since lines were looked at
+        self._pieces: list[str] = []  # that were added since lines were looked at
         self._head = ""  # of the current line
         self._fence = ""  # that is open
         self._inline = ""  # backticks that are open on the current line
@@ -22,15 +22,15 @@ class ProsePosition:
 
     def add(self, text: str) -> None:
         """Move past this text."""
-        self.pieces.append(text)
-        if len(self.pieces) > LIMIT_PIECES:
-            self.pieces[:] = ["".join(self.pieces)]
-            if len(self.pieces[0]) > _LIMIT_UNREAD:
+        self._pieces.append(text)
+        if len(self._pieces) > _LIMIT_PIECES:
+            self._pieces[:] = ["".join(self._pieces)]
+            if len(self._pieces[0]) > _LIMIT_UNREAD:
                 self._read()
 
     def continues_word(self, character: str) -> bool:
         """Return whether a letter or closing bracket that follows belongs to what is before it."""
-        last = next((piece[-1] for piece in reversed(self.pieces) if piece), self._last)
+        last = next((piece[-1] for piece in reversed(self._pieces) if piece), self._last)
         if character == "]":
             return bool(last) and not last.isspace()
         return character.isalpha() and (last.isalnum() or last == "_")
@@ -53,10 +53,10 @@ class ProsePosition:
 
     def _read(self) -> None:
         """Update the state from the text that was added since."""
-        text = "".join(self.pieces)
+        text = "".join(self._pieces)
         self._last = text[-1:] or self._last
         first, *others = text.split("\n")
-        self.pieces.clear()
+        self._pieces.clear()
         self._read_in_line(first)
         for line in others:
             self._end_line()

@@ -17,7 +17,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, ResponseContext, Route, TextRecovery
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import translate, translate_stream
-from toolwire.translation.stages.tool_call_parsers.stage import recover_text
+from toolwire.translation.stages.tool_call_parsers.text_recovery import recover_text
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}

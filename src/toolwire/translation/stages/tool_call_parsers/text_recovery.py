@@ -1,0 +1,249 @@
+"""The stage that recovers calls and reasoning from text: text deltas in; text, reasoning and tool call parts out.
+
+Most responses hold no sign of a mark. Their events pass at once, and are only remembered. The parser reads them once a
+sign arrives, or once there are many.
+"""
+
+from collections.abc import Mapping
+from operator import is_
+
+from msgspec import Raw
+
+from toolwire.canonical.content import Text, ToolCall
+from toolwire.canonical.events import (
+    CandidateEnd,
+    Event,
+    MessageEnd,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+    ResponseStart,
+)
+from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.response import Response
+from toolwire.codec.interface import ResponseContext, TextRecovery
+from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.translation.stages.tool_call_parsers.candidate_text import LATE_REASONING, TEXT_FORM, CandidateText
+from toolwire.translation.stages.tool_call_parsers.parser import find_open_reasoning, may_change
+from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING
+from toolwire.translation.stages.tool_call_parsers.signs import (
+    UNMARKED_TEXTS,
+    may_begin_with_mark,
+    may_hold_mark,
+    may_hold_marks,
+)
+from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
+
+_NO_TOOLS: Mapping[str, Raw | None] = {}
+LIMIT_UNREAD = 512
+_LIMIT_UNREAD_TEXT = 4096
+
+
+class TextRecoveryStage:
+    """Recovers calls and reasoning from the text of one response."""
+
+    def __init__(self, context: ResponseContext, settings: TextRecovery) -> None:
+        self._context = context
+        self._settings = settings
+        self._unread: list[Event] = []  # that passed, and that the parser has not read
+        self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
+        self._candidates: dict[int, CandidateText] = {}
+        self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
+        self._has_changed = False  # in an earlier round
+        self._has_cut = False  # a delta was looked at on its own
+        self._tools: DeclaredTools | None = None
+        self._open_reasoning: dict[int, str] | None = None  # by candidate, the mark that is known to end it
+        self._structured: set[int] | None = None  # candidates that are known to have calls of their own
+
+    def applies(self, response: Response) -> bool:
+        """Return whether a text may hold a call or reasoning."""
+        applies = False
+        self._structured, self._open_reasoning = set(), {}
+        for candidate in response.candidates:
+            parts = [part for message in candidate.messages for part in message.parts]
+            texts = [part.text for part in parts if type(part) is Text]
+            if any(type(part) is ToolCall for part in parts):
+                self._structured.add(candidate.index)
+            if texts and (closer := find_open_reasoning(texts[0], self._settings.reasoning)):
+                self._open_reasoning[candidate.index] = closer
+            applies = applies or any(
+                may_change(text, self._settings.tool_calls, self._settings.reasoning) for text in texts
+            )
+        return applies
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether anything was recovered."""
+        return self._has_changed or any(candidate.has_changed for candidate in self._candidates.values())
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether events are held back."""
+        return any(candidate.is_holding for candidate in self._candidates.values())
+
+    def pass_unmarked(self, events: list[Event]) -> list[Event] | None:
+        """Let events without any sign of a mark pass; return the notable ones among them, or None for `process`.
+
+        This is all that most reads of a stream cost.
+        """
+        if not self._is_quiet:
+            return None
+        unread = self._unread
+        if len(events) == 1 and type(event := events[0]) is PartDelta:
+            text = event.text
+            if text not in UNMARKED_TEXTS:
+                if may_hold_mark(text):
+                    return None
+                if len(text) > _LIMIT_UNREAD_TEXT:
+                    self._read_passed()
+            unread.append(event)
+            if len(unread) > LIMIT_UNREAD:
+                self._read_passed()
+            return [] if event.plain else events
+        texts = [event.text for event in events if type(event) is PartDelta]
+        if (texts and may_hold_marks(texts)) or not _starts_unmarked(events):
+            return None
+        unread += events
+        if len(unread) > LIMIT_UNREAD:
+            self._read_passed()
+        return [event for event in events if type(event) is not PartDelta or not event.plain]
+
+    def process(self, events: list[Event]) -> list[Event]:
+        """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
+
+        Of many deltas between other events, the text is looked at as one.
+        """
+        self._read_passed()
+        return self._read(events)
+
+    def _read_passed(self) -> None:
+        """Let the parser read the events that passed."""
+        if self._unread:
+            self._read(self._unread)
+            self._unread.clear()
+
+    def _read(self, events: list[Event]) -> list[Event]:
+        """Return the events as the parser changes them; the same list if it does not."""
+        places = [place for place, event in enumerate(events) if type(event) is not PartDelta]
+        processed: list[Event] = []
+        start = 0
+        for place in places:
+            if place > start:
+                self._process_deltas(events[start:place], processed)
+            self._process_event(events[place], processed)
+            start = place + 1
+        if start < len(events):
+            self._process_deltas(events[start:] if start else events, processed)
+        self._is_quiet = all(candidate.is_quiet for candidate in self._candidates.values())
+        return processed if self._is_changed(events, processed, places) else events
+
+    def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
+        """Return whether processed events differ from those that arrived; deltas only change if one was looked at."""
+        if len(processed) != len(events):
+            return True
+        if not self._has_cut and not self.has_changed:
+            return any(processed[place] is not events[place] for place in places)
+        return not all(map(is_, processed, events))
+
+    def _process_deltas(self, deltas: list[Event], processed: list[Event]) -> None:
+        """Process deltas: all at once if they may not hold a mark, else the first one and halves of the rest."""
+        if self._pass_deltas(deltas, processed):
+            return
+        self._has_cut = True
+        self._process_event(deltas[0], processed)
+        rest = deltas[1:]
+        for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
+            if half:
+                self._process_deltas(half, processed)
+
+    def _pass_deltas(self, deltas: list[Event], processed: list[Event]) -> bool:
+        """Add deltas as they are, unless they may hold a mark; return whether they were added."""
+        if len(self._open) == 1:
+            for candidate, index in self._open:
+                return self._candidates[candidate].passes(index, deltas, processed)
+        if any(not candidate.is_quiet or candidate.has_open_text for candidate in self._candidates.values()):
+            return False
+        processed += deltas
+        return True
+
+    def _process_event(self, event: Event, processed: list[Event]) -> None:
+        """Process one event."""
+        if type(event) is PartStart:
+            self._open.add((event.candidate, event.index))
+            self._candidate(event.candidate).process_start(event, processed)
+        elif type(event) is PartDelta:
+            self._candidate(event.candidate).process_delta(event, processed)
+        elif type(event) is PartEnd:
+            self._open.discard((event.candidate, event.index))
+            self._candidate(event.candidate).process_end(event, processed)
+        elif type(event) is CandidateEnd:
+            self._candidate(event.candidate).process_stop(event, processed)
+        elif type(event) is MessageEnd:
+            self._candidate(event.candidate).process_message_end(event, processed)
+        else:
+            if type(event) is ResponseStart and self._candidates:  # of the next round
+                self._has_changed = self.has_changed
+                self._candidates.clear()
+            elif type(event) is ResponseEnd or type(event) is ResponseFailed:
+                for candidate in self._candidates.values():
+                    candidate.finish(processed, is_finished=type(event) is ResponseEnd)
+            processed.append(event)
+
+    def _candidate(self, index: int) -> CandidateText:
+        """Return the text of a candidate."""
+        if (candidate := self._candidates.get(index)) is None:
+            if self._tools is None:
+                self._tools = DeclaredTools(self._context)
+            candidate = self._candidates[index] = CandidateText(
+                index,
+                _NO_TOOLS if self._structured and index in self._structured else self._tools,
+                self._settings,
+                bare=recovers_bare_calls(self._context),
+                reasoning_closer=self._open_reasoning.get(index, "") if self._open_reasoning else "",
+            )
+        return candidate
+
+
+def _starts_unmarked(events: list[Event]) -> bool:
+    """Return whether every text that starts among events has text that may not begin with a mark."""
+    for place, event in enumerate(events):
+        if type(event) is PartStart and type(event.part) is Text:
+            following = events[place + 1] if place + 1 < len(events) else None
+            if type(following) is not PartDelta or event.part.text or may_begin_with_mark(following.text):
+                return False
+            if following.index != event.index or following.candidate != event.candidate:
+                return False
+    return True
+
+
+def recover_text(response: Response, context: ResponseContext) -> Response:
+    """Return a complete response with calls and reasoning recovered from text; the same object if there are none."""
+    if context.text_recovery is None:
+        return response
+    stage = TextRecoveryStage(context, context.text_recovery)
+    if not stage.applies(response):
+        return response
+    events = list(unfold(response, deltas=False))
+    recovered = stage.process(events)
+    return fold(recovered) if stage.has_changed else response
+
+
+def report_recovered(response: Response, report: LossReport) -> None:
+    """Report the calls and reasoning of a response that were recovered from text, once for each message."""
+    for number, candidate in enumerate(response.candidates):
+        path: SourcePath = ("candidates", number)
+        if LATE_REASONING in candidate.wire_form:
+            report.approximated(path, "", "reasoning went out as text, since only its end is marked")
+        for position, message in enumerate(candidate.messages):
+            recovered = [
+                (index, form.removeprefix(TEXT_FORM))
+                for index, part in enumerate(message.parts)
+                for form in part.wire_form
+                if form.startswith(TEXT_FORM)
+            ]
+            if recovered:
+                first = (*path, "messages", position, "parts", recovered[0][0])
+                forms = ", ".join([form for _, form in recovered])
+                report.approximated(first, "", f"recovered from text that the model wrote: {forms}", severity="info")
