@@ -395,7 +395,7 @@ class StreamTranslator(StreamProgress):
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:
                 self._encode_forwarded()
-        elif self._recovery is not None:
+        elif self._recovery is not None and (len(others) > 1 or type(others[0]) is not PartDelta):
             self._unencoded += [event for event in others if type(event) is not PartDelta]
         elif others and type(others[0]) is ResponseStart:
             self._unencoded = others

@@ -11,15 +11,18 @@ class MarkFinder:
     """Finds the first of several marks; of marks at the same place, the longest.
 
     With `whole_words`, a mark that begins with a letter is none inside a word ("of" is no beginning of `functools[`),
-    and one that begins with a closing bracket stands after white space.
+    and one that begins with a closing bracket stands after white space. With a `separator`, the text may consist of
+    several that are joined with it.
     """
 
-    def __init__(self, marks: Iterable[str], *, whole_words: bool = False) -> None:
+    def __init__(self, marks: Iterable[str], *, whole_words: bool = False, separator: str = "") -> None:
         self.marks = frozenset(marks)
         self._extensible = frozenset(
             mark for mark in self.marks if any(other != mark and other.startswith(mark) for other in self.marks)
         )
-        pattern = re.compile(_pattern(_trie(self.marks), whole_words=whole_words) if self.marks else r"(?!)", re.DOTALL)
+        end = rf"(?:{re.escape(separator)}|\Z)" if separator else r"\Z"
+        source = _pattern(_trie(self.marks), end, whole_words=whole_words) if self.marks else r"(?!)"
+        pattern = re.compile(source, re.DOTALL)
         self.search, self.match = pattern.search, pattern.match
         self._brackets = tuple({mark[_bracket(mark)] for mark in self.marks})
         self._beginnings = tuple({mark[:end] for mark in self.marks for end in range(1, _bracket(mark) + 1)})
@@ -82,10 +85,10 @@ def _word_boundary(character: str) -> str:
     return rf"(?<!\w{character})" if character.isalpha() else ""
 
 
-def _pattern(node: dict[str, Any], *, root: bool = True, whole_words: bool = False) -> str:
+def _pattern(node: dict[str, Any], end: str, *, root: bool = True, whole_words: bool = False) -> str:
     """Return a regular expression for a trie, which also matches a beginning at the end of the text."""
     branches = [
-        re.escape(character) + (_word_boundary(character) if whole_words else "") + _pattern(child, root=False)
+        re.escape(character) + (_word_boundary(character) if whole_words else "") + _pattern(child, end, root=False)
         for character, child in sorted(node.items())
         if character
     ]
@@ -93,4 +96,4 @@ def _pattern(node: dict[str, Any], *, root: bool = True, whole_words: bool = Fal
         return ""
     if root:
         return "|".join(branches)
-    return "(?:" + "|".join([*branches, *([r"\Z"] if "" not in node else [])]) + ")" + ("?" if "" in node else "")
+    return "(?:" + "|".join([*branches, *([end] if "" not in node else [])]) + ")" + ("?" if "" in node else "")

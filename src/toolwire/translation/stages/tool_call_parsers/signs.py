@@ -5,13 +5,14 @@ Marks begin with few characters, the signs. Text without a sign holds no mark, a
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
-from toolwire.translation.stages.tool_call_parsers.registry import vocabulary
+from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
+from toolwire.translation.stages.tool_call_parsers.registry import Vocabulary, vocabulary
 
-_ALL_MARKS = vocabulary("auto", "auto", None, interleaved=False)
-_SIGNS = "<[]\N{WHITE LEFT-POINTING TRIANGLE}"
-# The only letter that begins a mark in text, `functools[`; not inside a word. Texts are joined with null characters.
-_find_word = re.compile(r"f(?<!\wf)(?:u|\0|\Z)").search
+_SEPARATOR = "\0"
+# The only letter that begins a mark in text, `functools[`; not inside a word.
+_find_word = re.compile(rf"f(?<!\wf)(?:u|{_SEPARATOR}|\Z)").search
 _LIMIT_LENGTH, _LIMIT_TEXTS = 16, 8192
 UNMARKED_TEXTS: set[str] = set()
 """Short texts that hold no mark: models write few thousand different tokens over and over."""
@@ -19,7 +20,7 @@ UNMARKED_TEXTS: set[str] = set()
 
 def may_hold_mark(text: str) -> bool:
     """Return whether text holds a mark or the beginning of one; short text without either is remembered."""
-    if _holds_sign(text) and _ALL_MARKS.finder.search(text) is not None:
+    if _holds_sign(text) and _mark_finder().search(text) is not None:
         return True
     if len(text) <= _LIMIT_LENGTH:
         if len(UNMARKED_TEXTS) >= _LIMIT_TEXTS:
@@ -29,20 +30,29 @@ def may_hold_mark(text: str) -> bool:
 
 
 def may_hold_marks(texts: Iterable[str]) -> bool:
-    """Return whether one of several texts holds a mark or the beginning of one."""
-    joined = "\0".join(texts)
-    return _holds_sign(joined) and any(map(may_hold_mark, {*joined.split("\0")} - UNMARKED_TEXTS))
+    """Return whether one of several texts, each on its own, holds a mark or the beginning of one."""
+    joined = _SEPARATOR.join(texts)
+    return _holds_sign(joined) and _mark_finder().search(joined) is not None
 
 
 def may_begin_with_mark(text: str) -> bool:
     """Return whether text at the beginning of an answer may begin with a mark, or with a call without marks."""
     first = text.lstrip()[:1]
-    return not first or first in _ALL_MARKS.first_characters
+    return not first or first in _all_marks().first_characters
 
 
 def _holds_sign(text: str) -> bool:
     """Return whether text holds the first character of a mark."""
-    for sign in _SIGNS:
-        if sign in text:
-            return True
-    return _find_word(text) is not None
+    return "<" in text or "[" in text or "]" in text or "\u25c1" in text or _find_word(text) is not None
+
+
+@cache
+def _all_marks() -> Vocabulary:
+    """Return the marks of all dialects."""
+    return vocabulary("auto", "auto", None, interleaved=False)
+
+
+@cache
+def _mark_finder() -> MarkFinder:
+    """Return the finder of all marks in texts that are joined."""
+    return MarkFinder(_all_marks().finder.marks, whole_words=True, separator=_SEPARATOR)

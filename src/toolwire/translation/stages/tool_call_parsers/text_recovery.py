@@ -102,13 +102,16 @@ class TextRecoveryStage:
             if len(unread) > LIMIT_UNREAD:
                 self._read_passed()
             return [] if event.plain else events
-        texts = [event.text for event in events if type(event) is PartDelta]
-        if (texts and may_hold_marks(texts)) or not _starts_unmarked(events):
+        notable = [event for event in events if type(event) is not PartDelta or not event.plain]
+        if may_hold_marks([event.text for event in events if type(event) is PartDelta]):
             return None
+        for event in notable:
+            if type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
+                return None
         unread += events
         if len(unread) > LIMIT_UNREAD:
             self._read_passed()
-        return [event for event in events if type(event) is not PartDelta or not event.plain]
+        return notable
 
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
@@ -206,16 +209,16 @@ class TextRecoveryStage:
         return candidate
 
 
-def _starts_unmarked(events: list[Event]) -> bool:
-    """Return whether every text that starts among events has text that may not begin with a mark."""
-    for place, event in enumerate(events):
-        if type(event) is PartStart and type(event.part) is Text:
-            following = events[place + 1] if place + 1 < len(events) else None
-            if type(following) is not PartDelta or event.part.text or may_begin_with_mark(following.text):
-                return False
-            if following.index != event.index or following.candidate != event.candidate:
-                return False
-    return True
+def _starts_unmarked(start: PartStart, events: list[Event]) -> bool:
+    """Return whether the next one of these events adds text to a new part that may not begin with a mark."""
+    place = next(place for place, event in enumerate(events, 1) if event is start)
+    following = events[place] if place < len(events) else None
+    return (
+        type(following) is PartDelta
+        and following.index == start.index
+        and following.candidate == start.candidate
+        and not may_begin_with_mark(start.part.text + following.text)  # type: ignore[union-attr]  # a text
+    )
 
 
 def recover_text(response: Response, context: ResponseContext) -> Response:
