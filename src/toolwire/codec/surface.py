@@ -50,6 +50,7 @@ class ModelCard(Struct, frozen=True):
     id: str
     owner: str = "toolwire"
     context: int | None = None  # tokens; None if unknown
+    tool_calling: bool = True
 
 
 class Surface(Struct, frozen=True, kw_only=True):

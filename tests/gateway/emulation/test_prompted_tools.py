@@ -17,6 +17,8 @@ from tests.support.gateway.in_process import (
     run_gateway,
     with_memory_state,
 )
+from tests.support.gateway.setup import routed_model, serve_gateway
+from tests.support.servers.asgi import http_client
 from tests.support.servers.http_responses import SSE_HEAD, http_response, openai_error_body, transfer_chunk
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.canonical.content import Message, Text, ToolCall
@@ -28,6 +30,8 @@ from toolwire.codec.interface import ResponseContext
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.gateway.in_process import open_model
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import Script, ScriptedCall, ScriptedTurn
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 PROMPT = 'tool_calling = "prompt"\n'
@@ -304,3 +308,26 @@ def test_an_unknown_mode_is_refused() -> None:
     config = '[providers.a]\nprotocol = "ollama"\nbase_url = "http://localhost"\ntool_calling = "promt"\n'
     with pytest.raises(ConfigError, match="tool_calling"):
         parse_config(config, {})
+
+
+@pytest.mark.parametrize(("thinking", "declared"), [({"type": "adaptive"}, [False]), (None, [True, False])])
+def test_an_ollama_model_without_tools_gets_them_in_the_prompt(thinking: Any, declared: list[bool]) -> None:
+    """With thinking, `/api/show` is looked up, and lists no tools; otherwise the first request is refused."""
+    turn = ScriptedTurn(calls=(ScriptedCall(name="weather", arguments={"city": "Paris"}),), dialect="hermes", repeat=0)
+    with serve_gateway(Simulator(["ollama"], script=Script((turn,)), tool_calling=False)) as setup:
+        path, body = question_request("anthropic", model=routed_model("ollama"))
+        content = json.loads(body) | ({} if thinking is None else {"thinking": thinking})
+        answer = http_client.post(f"{setup.base_url}{path}", json=content)
+        assert answer.status_code == 200, answer.text
+        assert calls_of(decode("anthropic", answer.content, stream=False)) == [("weather", {"city": "Paris"})]
+        assert ["tools" in json.loads(exchange.request_body) for exchange in setup.upstream.exchanges] == declared
+
+
+def test_a_model_that_lists_no_tools_gets_none_if_prompting_is_ruled_out() -> None:
+    simulator = Simulator(["ollama"], tool_calling=False)
+    with serve_gateway(simulator, '[[routes]]\nmatch = "*"\nprovider = "ollama"\ntool_calling = "native"\n') as setup:
+        path, body = question_request("anthropic", model="any")
+        answer = http_client.post(f"{setup.base_url}{path}", json=json.loads(body) | {"thinking": {"type": "adaptive"}})
+        assert answer.status_code == 400
+        assert "does not support tools" in answer.text
+        assert [b'"tools"' in exchange.request_body for exchange in setup.upstream.exchanges] == [True]

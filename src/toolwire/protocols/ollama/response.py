@@ -315,6 +315,6 @@ def encode_model(model: ModelCard) -> dict[str, Any]:
             "general.basename": model.id,
             **({} if model.context is None else {"toolwire.context_length": model.context}),
         },
-        "capabilities": ["completion", "tools", "thinking", "vision"],
+        "capabilities": ["completion", *(["tools"] if model.tool_calling else []), "thinking", "vision"],
         "modified_at": _UNKNOWN_MODIFICATION,
     }

@@ -45,6 +45,7 @@ from toolwire.upstream.simulator.validation import (
     model_not_found_error,
     require_signatures,
     response_not_found_error,
+    unsupported_tools_error,
 )
 
 _STORED_KINDS = {"openai-responses": "response", "gemini-interactions": "interaction"}
@@ -100,8 +101,8 @@ class Simulator:
 
     `protocols` limits it to these; by default it serves all. `models` are the only models it serves; by default it
     accepts any name. `require_key` rejects requests without a key. `pace` is the delay in seconds between the chunks
-    of a stream. With a `dialect`, the model's calls and thinking are written into its text. `profiles` make it as
-    strict as these hosts, one for each protocol.
+    of a stream. With a `dialect`, the model's calls and thinking are written into its text. Without `tool_calling`, it
+    rejects tools. `profiles` make it as strict as these hosts, one for each protocol.
     """
 
     def __init__(
@@ -114,10 +115,12 @@ class Simulator:
         pace: float = 0,
         limit_body: int = LIMIT_BODY,
         dialect: str | None = None,
+        tool_calling: bool = True,
         profiles: Iterable[HostProfile] = (),
     ) -> None:
         check_dialect(dialect)
         self._dialect = dialect
+        self._tool_calling = tool_calling
         self._codecs = {name: PROTOCOLS[name] for name in tuple(protocols) or PROVIDER_TRAITS}
         self._models = models
         self._script = script
@@ -180,6 +183,8 @@ class Simulator:
             host.check_request(body)
         request = decode_valid_request(codec, body, route, check=host is None or host.keeps_vendor_rules)
         self._check_model(request.model or "", codec)
+        if request.tools and not self._tool_calling:
+            raise ProviderRejection(unsupported_tools_error(codec.name, request.model or ""))
         request = self._conversations.expand_request(request, codec.name)
         if host is None or host.profile.reasoning.signatures:
             require_signatures(request, codec.name, self._signature_key)
@@ -224,6 +229,7 @@ class Simulator:
                     ModelCard(
                         self._check_model(_model_in_body(await _read_body(http_request, self._limit_body)), codec),
                         context=CONTEXT_LENGTH,
+                        tool_calling=self._tool_calling,
                     )
                 )
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:

@@ -194,6 +194,14 @@ def model_not_found_error(protocol: str, model: str) -> ApiError:
     return ApiError(kind="not_found", message=template.format(model=model), code=code)
 
 
+def unsupported_tools_error(protocol: str, model: str) -> ApiError:
+    """Return the error of a server whose model has no tool calling: Ollama's, or else vLLM's."""
+    message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    if protocol == "ollama":
+        message = f"registry.ollama.ai/library/{model} does not support tools"
+    return ApiError(kind="invalid_request", message=message)
+
+
 def response_not_found_error(protocol: str, kind: str, id: str) -> ApiError:
     """Return the provider's error for an unknown stored response."""
     if protocol == "openai-responses" and kind == "response":
