@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 import orjson
@@ -16,6 +17,7 @@ from benchmarks.workloads import (
     anthropic_request,
     frames_of,
     long_texts_request,
+    prose_frames,
     small_request,
     translated_request,
     translated_stream,
@@ -23,6 +25,7 @@ from benchmarks.workloads import (
 
 ROUNDS = 60
 REQUEST_LIMIT, STREAM_LIMIT, GROWTH_LIMIT, IMPORT_LIMIT, STEP_LIMIT = 2.5, 3.0, 2.4, 50.0, 1.0
+RECOVERY_LIMIT, RECOVERY_ROUNDS, BURST = 3.0, 400, 20
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
 REQUEST_PAIRS = (
     (ANTHROPIC, CHAT),
@@ -82,6 +85,14 @@ def _rows() -> Iterator[tuple[str, float, float]]:
         stream = translated_stream(source)
         label = f"{source} -> {target}, {len(frames_of(stream))} events"
         yield label, _stream_ratio(stream, source, target), STREAM_LIMIT
+    print("\nLooking for calls in the text of a stream without any, percent of the translation:")
+    for source in (CHAT, "ollama"):
+        for target in (ANTHROPIC, source):
+            frames = prose_frames(source)
+            bursts = [b"".join(frames[start : start + BURST]) for start in range(0, len(frames), BURST)]
+            label = f"{source} -> {target}, {len(frames)} events"
+            yield f"{label}, one by one", _recovery_percent(frames, source, target), RECOVERY_LIMIT
+            yield f"{label}, {BURST} at a time", _recovery_percent(bursts, source, target), RECOVERY_LIMIT
     print("\nGrowth and import time:")
     yield "twice the messages, relative to once", _growth(lambda scale: anthropic_request(100 * scale)), GROWTH_LIMIT
     arguments = _growth(lambda scale: anthropic_request(20, arguments=50_000 * scale))
@@ -106,6 +117,30 @@ def _stream_ratio(stream: bytes, source: str, target: str) -> float:
             msgspec.json.encode(msgspec.json.decode(frame))
 
     return _ratio(lambda: b"".join(toolwire.translate_stream([stream], source, target)), baseline)
+
+
+def _recovery_percent(chunks: list[bytes], source: str, target: str) -> float:
+    """Return the cost of the parsers: the fastest of many short runs, with and without them by turns."""
+    request = toolwire.translate(small_request(), ANTHROPIC, target).value
+
+    def translate(parser: str) -> None:
+        stream = toolwire.translate_stream(
+            chunks, source, target, request, tool_call_parser=parser, reasoning_parser=parser
+        )
+        for _ in stream:
+            pass
+
+    fastest = {"auto": float("inf"), "off": float("inf")}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(RECOVERY_ROUNDS):
+            for parser, seconds in fastest.items():
+                translate(parser)  # so that neither finds the caches of the processor as the other left them
+                fastest[parser] = min(seconds, _seconds(partial(translate, parser)))
+    finally:
+        gc.enable()
+    return 100 * (fastest["auto"] / fastest["off"] - 1)
 
 
 def _ratio(work: Callable[[], object], baseline: Callable[[], object]) -> float:

@@ -1,6 +1,7 @@
 """Bodies and streams for the benchmark: generated, and the same in every run."""
 
 import json
+import re
 from typing import Any
 
 import toolwire
@@ -165,3 +166,56 @@ def _input_delta(fragment: str) -> dict[str, Any]:
 def frames_of(stream: bytes) -> list[bytes]:
     """Return the JSON of each event."""
     return [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: {")]
+
+
+_PROSE = """I looked at how the cache is filled, and the failure has a simple cause. When two requests for the same key
+arrive at once, both miss, both compute the value, and the slower one overwrites the newer entry. The tests pass on a
+quiet machine, since the first request has usually finished by then; under load they overlap for about 40 ms.
+
+There are two ways to mend it. The first is a lock for each key: simple, but it needs a bound, or the table of locks
+grows for ever. The second is to keep the pending computation itself in the table, so that a second caller waits for the
+result of the first. I prefer the second:
+
+```python
+async def fetch(self, key: str) -> Entry:
+    pending = self._pending.get(key)
+    if pending is None:
+        pending = self._pending[key] = asyncio.ensure_future(self._load(key))
+        pending.add_done_callback(lambda done: self._pending.pop(key))
+    return await asyncio.shield(pending)
+```
+
+* The entry is removed when the computation ends, even if it fails, so that the next caller tries again.
+* A caller that leaves does not cancel the others: that is what `shield` is for.
+* Nothing changes for a single caller. In the benchmark the difference is below 1 %.
+
+Shall I write it, with a test that lets both requests start before either may finish?"""
+
+
+def prose_frames(protocol: str) -> list[bytes]:
+    """Return the frames of a streamed answer without calls: prose and code, a token in each."""
+    tokens = re.findall(r" ?\w+|\s+|[^\w\s]", _PROSE)
+    frames = []
+    for number, token in enumerate(tokens):
+        if protocol == "ollama":
+            created = f"2026-01-01T00:00:{number // 50:02}.{number * 19_999_937 % 1_000_000_000:09}Z"
+            message = {"role": "assistant", "content": token}
+            frame = {"model": "qwen3:8b", "created_at": created, "message": message, "done": False}
+            frames.append(json.dumps(frame, separators=(",", ":")).encode() + b"\n")
+        else:
+            delta = {"role": "assistant", "content": token} if not number else {"content": token}
+            frames.append(_chat_frame({"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}))
+    if protocol == "ollama":
+        end = {
+            "model": "qwen3:8b",
+            "created_at": "2026-01-01T00:01:00Z",
+            "message": {"role": "assistant", "content": ""},
+        }
+        counts = {"done_reason": "stop", "done": True, "prompt_eval_count": 26, "eval_count": len(tokens)}
+        return [*frames, json.dumps(end | counts, separators=(",", ":")).encode() + b"\n"]
+    return [*frames, _chat_frame({"index": 0, "delta": {}, "finish_reason": "stop"}), b"data: [DONE]\n\n"]
+
+
+def _chat_frame(choice: dict[str, Any]) -> bytes:
+    chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"

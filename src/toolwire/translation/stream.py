@@ -1,6 +1,7 @@
 """Translate a stream between protocols as it arrives, with every loss reported."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from functools import cached_property
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import decode_members, escape_pointer
 from toolwire.translation.event_stream import StreamProgress
-from toolwire.translation.pipeline import other_events, response_stages, run_stages
+from toolwire.translation.pipeline import Stage, other_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
 from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage, report_recovered
@@ -126,7 +127,6 @@ class StreamTranslator(StreamProgress):
         self._same_protocol = reader is writer
         recovery = context.text_recovery
         self._recovery = None if recovery is None else TextRecoveryStage(context, recovery)
-        self._stages = response_stages(reader, writer, context)
         self._transform = transform
         self._redact = redact
         self._accumulator = ResponseAccumulator() if collects_response or not self._same_protocol else None
@@ -144,6 +144,11 @@ class StreamTranslator(StreamProgress):
         self._held_events: list[Event] = []  # of these frames
         self._recovered_events: list[Event] = []  # the same, as they go out if it does
         self._encodes_frames = False  # the stream has changed, so that frames are no longer forwarded
+
+    @cached_property
+    def _stages(self) -> list[Stage]:
+        """Return the stages of the response, created on first use: most forwarded streams need none."""
+        return response_stages(self._reader, self._writer, self._context)
 
     def feed(self, data: bytes) -> bytes:
         """Translate the next bytes to the frames that they complete."""

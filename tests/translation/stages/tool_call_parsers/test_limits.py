@@ -34,11 +34,18 @@ def test_prose_is_held_no_longer_than_a_mark() -> None:
         assert number - released <= len("<|content_invoke_tool_json|>")
 
 
-def test_calls_are_looked_for_until_too_much_was_read_in_vain() -> None:
-    unclosed = "<function=now>\n<parameter=a>" + "x" * 1000
-    assert parse_text(unclosed + CALL, TOOLS)[-1].kind == "call"
-    endless = unclosed * (2 * MAX_FAILED_WORK // len(unclosed))
-    assert {segment.kind for segment in parse_text(endless + CALL, TOOLS)} == {"text"}
+UNCLOSED = "<function=now>\n<parameter=a>"
+
+
+def test_a_mark_is_text_once_too_much_was_read_in_vain() -> None:
+    assert [segment.kind for segment in parse_text(UNCLOSED + CALL + "x" * 1000, TOOLS)] == ["text", "call", "text"]
+    (segment,) = parse_text(UNCLOSED + CALL + "x" * 2 * MAX_FAILED_WORK, TOOLS)
+    assert segment.kind == "text"
+
+
+def test_a_call_after_as_much_other_text_is_found() -> None:
+    segments = parse_text(UNCLOSED + "x" * 2 * MAX_FAILED_WORK + CALL, TOOLS)
+    assert [segment.kind for segment in segments] == ["text", "call"]
 
 
 @pytest.mark.parametrize("number", ["7_", "1__0", "7_.5", "1_e5", "9" * 50, "1e999", "+", "٣_"])

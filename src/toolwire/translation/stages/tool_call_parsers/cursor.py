@@ -117,6 +117,16 @@ class Cursor:
             searched = max(start, len(self.text) - longest + 1)
             yield
 
+    def skip_to(self, mark: str, limit: int) -> Parse[None]:
+        """Read up to and including a mark, or this many characters if it does not begin among them."""
+        start, end = self.position, self.position + limit + len(mark)
+        while (place := self.text.find(mark, start, end)) < 0:
+            if self.closed or len(self.text) >= end:
+                self.position = min(start + limit, len(self.text))
+                return
+            yield
+        self.position = place + len(mark)
+
     def read_name(self, pattern: re.Pattern[str] = NAME) -> Parse[str]:
         """Read the longest text that a pattern of single characters matches; it must not be empty."""
         while True:

@@ -18,11 +18,7 @@ _MAX_NOISE = 200
 def _parse(cursor: Cursor) -> Parse[list[ParsedCall]]:
     """Parse one call; the marks before its name may be lost."""
     if (yield from cursor.accept(_SECTION)):
-        start = cursor.position
-        while not (yield from cursor.accept(_CALL)) and cursor.position - start < _MAX_NOISE:
-            if not (yield from cursor.peek()):
-                break
-            cursor.position += 1  # models put blanks and stray words here
+        yield from cursor.skip_to(_CALL, _MAX_NOISE)  # models put blanks and stray words here
     else:
         yield from cursor.accept(_CALL)
     yield from cursor.skip_space()

@@ -35,8 +35,11 @@ class Segment(Struct, frozen=True):
     dialect: str = ""  # of a call: how it was written
 
 
-MAX_FAILED_WORK = 2**18
-"""Characters that may be read in vain for blocks that are no calls; after that, calls are no longer looked for."""
+MAX_FAILED_WORK, MAX_FAILED_SHARE = 2**14, 4
+"""Characters that may be read in vain for blocks that are no calls: this many, and for each character before them.
+
+Beyond that, a mark is text. The work for a text is therefore linear, and a call after much other text is found.
+"""
 
 
 _PIECE = 4096
@@ -84,7 +87,8 @@ class TextCallParser:
         self._bare_tried = False  # at this place
         self._reasoned = self._called = self._said = False  # in this answer
         self._closed = self._finished = False
-        self._failed_work = 0
+        self._failed_work = 0  # characters that were read in vain
+        self._passed_size = 0  # characters that were read otherwise
         self._ignores_calls = False
         self.late_reasoning = False  # the end of reasoning was seen after it had been released as text
         self.dropped_marks: list[str] = []  # other marks that were left out
@@ -105,6 +109,7 @@ class TextCallParser:
             if not first or self._boundary != "start" or first in self._vocabulary.first_characters:
                 return False
             self._fresh, self._said = False, True
+        self._passed_size += len(text)
         self._pass(text)
         return True
 
@@ -348,6 +353,7 @@ class TextCallParser:
             else:
                 self._segments.append(Segment("text", call.source))
         self._called = True
+        self._passed_size += attempt.end
         self._buffer = self._buffer[attempt.end :]
         self._begin("call")
         return True
@@ -373,6 +379,7 @@ class TextCallParser:
         if not length:
             return
         text, self._buffer = self._buffer[:length], self._buffer[length:]
+        self._passed_size += length
         kind: Literal["text", "reasoning"] = "text"
         if self._reasoning is None:
             self._position.add(text)
@@ -405,7 +412,8 @@ class TextCallParser:
     @property
     def _looks_for_calls(self) -> bool:
         """Return whether calls are still looked for."""
-        return self._failed_work < MAX_FAILED_WORK and not self._ignores_calls
+        limit = MAX_FAILED_WORK + MAX_FAILED_SHARE * self._passed_size
+        return self._failed_work < limit and not self._ignores_calls
 
     def _may_reason(self, marks: ReasoningMarks) -> bool:
         """Return whether reasoning may begin here."""
