@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tests.agents.agent_runs import RUNS, TEXT_CALL_RUNS, TEXT_CALL_UPSTREAMS, AgentRun
-from tests.agents.execution import Cell, run_agent
+from tests.agents.execution import TIMEOUT_SECONDS, Cell, run_agent
 from tests.agents.installation import install_agents, versions
 from tests.agents.page import PAGE, text_call_section, upstream_section, write_page
 from toolwire.protocols import PROTOCOLS
@@ -22,9 +22,15 @@ from toolwire.protocols import PROTOCOLS
     "--upstream", "upstreams", multiple=True, type=click.Choice(list(PROTOCOLS)), help="Run only on these upstreams."
 )
 @click.option("--table", type=click.Choice(["upstreams", "text-calls"]), help="Run only the agents of this table.")
+@click.option("--timeout", default=TIMEOUT_SECONDS, show_default=True, help="Seconds for one agent.")
 @click.option("--record", type=click.Path(path_type=Path), help="Folder in which to write every exchange.")
 def main(
-    cache: Path, wanted: tuple[str, ...], upstreams: tuple[str, ...], table: str | None, record: Path | None
+    cache: Path,
+    wanted: tuple[str, ...],
+    upstreams: tuple[str, ...],
+    table: str | None,
+    timeout: int,
+    record: Path | None,
 ) -> None:
     """Run the agents, and write the page; a table that is not run is left as it is."""
     path = install_agents(cache.resolve())
@@ -32,7 +38,7 @@ def main(
     for run, upstream in _selected_runs(wanted, upstreams, table):
         column = upstream if run.dialect is None else f"{upstream} {run.dialect}"
         folder = None if record is None else record / f"{run.name}-{column}".replace(" ", "_")
-        cell = run_agent(run, upstream, path, folder)
+        cell = run_agent(run, upstream, path, folder, timeout)
         cells.append(cell)
         click.echo(f"{run.name:40} {column:20} {cell.seconds:5.1f} s  {'; '.join(cell.faults) or 'done'}")
     structured = [cell for cell in cells if cell.run.dialect is None]

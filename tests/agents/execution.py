@@ -96,7 +96,9 @@ def _serve_gateway(upstream: str, script: TaskScript, task: Task, run: AgentRun)
                 restart_thread.join()
 
 
-def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = None) -> Cell:
+def run_agent(
+    run: AgentRun, upstream: str, path: str, record: Path | None = None, timeout: float = TIMEOUT_SECONDS
+) -> Cell:
     """Run an agent and check everything that can be observed."""
     with TemporaryDirectory(prefix="toolwire-task-") as name:
         folder = Path(name).resolve()
@@ -109,7 +111,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {setup.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
-            code, stdout, stderr = _launch_agent(run, folder, config, _path_with_restart(run, task, path))
+            code, stdout, stderr = _launch_agent(run, folder, config, _path_with_restart(run, task, path), timeout)
             seconds = time.monotonic() - began
             if record is not None:
                 _write_record(record, setup, stdout, stderr)
@@ -123,6 +125,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
             }
             expected_result = UNSUPPORTED_TOOL if upstream in run.unsupported_upstreams else run.expected_result
             faults = [
+                *([f"timed out after {timeout:g} seconds"] if code is None else []),
                 *_outcome_faults(code, stdout, stderr, task),
                 *_rejections(setup, expected_result),
                 *_transport_faults(setup, run),
@@ -157,7 +160,7 @@ exec {program} {shlex.join(run.resume_arguments)}
     return f"{wrapper.parent}:{path}"
 
 
-def _launch_agent(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
+def _launch_agent(run: AgentRun, folder: Path, config: Path, path: str, timeout: float) -> tuple[int | None, str, str]:
     """Return exit code, stdout and stderr; the code is None after a timeout."""
     # No network beyond this machine: a proxy address that refuses connections.
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
@@ -183,7 +186,7 @@ def _launch_agent(run: AgentRun, folder: Path, config: Path, path: str) -> tuple
         errors="replace",
     ) as process:
         try:
-            stdout, stderr = process.communicate(timeout=TIMEOUT_SECONDS)
+            stdout, stderr = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.terminate()
             return None, *process.communicate()
@@ -194,9 +197,7 @@ def _launch_agent(run: AgentRun, folder: Path, config: Path, path: str) -> tuple
 
 
 def _outcome_faults(code: int | None, stdout: str, stderr: str, task: Task) -> Iterator[str]:
-    if code is None:
-        yield f"timed out after {TIMEOUT_SECONDS} seconds"
-    elif code:
+    if code:
         yield f"exit code {code}: {_last_line(stderr) or _last_line(stdout)}"
     written = task.note.read_bytes().decode() if task.note.exists() else None
     if written != DIFFICULT_TEXT:
