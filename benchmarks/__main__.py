@@ -14,11 +14,13 @@ import orjson
 import toolwire
 from benchmarks.steps import step_milliseconds, sync_milliseconds
 from benchmarks.workloads import (
+    CODE,
+    PROSE,
     anthropic_request,
     frames_of,
     long_texts_request,
-    prose_frames,
     small_request,
+    text_frames,
     translated_request,
     translated_stream,
 )
@@ -48,6 +50,7 @@ STREAM_PAIRS = (
     (RESPONSES, ANTHROPIC),
     (RESPONSES, RESPONSES),
 )
+RECOVERY_PAIRS = ((CHAT, ANTHROPIC), (CHAT, CHAT), ("ollama", ANTHROPIC), ("ollama", "ollama"))
 PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES, GEMINI, "gemini-interactions", "ollama", "openrouter")
 
 
@@ -59,6 +62,10 @@ def main() -> int:
     texts = long_texts_request()
     print("\nWithout a limit: a request of long plain texts, which orjson mostly copies:")
     print(f"  {ANTHROPIC} -> {CHAT}, {len(texts):,} bytes".ljust(61) + f"{_request_ratio(texts, ANTHROPIC, CHAT):6.2f}")
+    print("\nLooking for calls in a stream with code, whose brackets may begin marks, percent; no limit:")
+    for source, target in RECOVERY_PAIRS:
+        for label, chunks in _recovery_streams(source, CODE):
+            print(f"  {f'{source} -> {target}, {label}':58} {_recovery_percent(chunks, source, target):6.2f}")
     print(f"\nA small request ({len(small_request()):,} bytes), µs per translation; no limit:")
     for protocol in PROTOCOLS:
         same_protocol, to_chat = _small_microseconds(protocol, protocol), _small_microseconds(protocol, CHAT)
@@ -86,13 +93,9 @@ def _rows() -> Iterator[tuple[str, float, float]]:
         label = f"{source} -> {target}, {len(frames_of(stream))} events"
         yield label, _stream_ratio(stream, source, target), STREAM_LIMIT
     print("\nLooking for calls in the text of a stream without any, percent of the translation:")
-    for source in (CHAT, "ollama"):
-        for target in (ANTHROPIC, source):
-            frames = prose_frames(source)
-            bursts = [b"".join(frames[start : start + BURST]) for start in range(0, len(frames), BURST)]
-            label = f"{source} -> {target}, {len(frames)} events"
-            yield f"{label}, one by one", _recovery_percent(frames, source, target), RECOVERY_LIMIT
-            yield f"{label}, {BURST} at a time", _recovery_percent(bursts, source, target), RECOVERY_LIMIT
+    for source, target in RECOVERY_PAIRS:
+        for label, chunks in _recovery_streams(source, PROSE):
+            yield f"{source} -> {target}, {label}", _recovery_percent(chunks, source, target), RECOVERY_LIMIT
     print("\nGrowth and import time:")
     yield "twice the messages, relative to once", _growth(lambda scale: anthropic_request(100 * scale)), GROWTH_LIMIT
     arguments = _growth(lambda scale: anthropic_request(20, arguments=50_000 * scale))
@@ -117,6 +120,14 @@ def _stream_ratio(stream: bytes, source: str, target: str) -> float:
             msgspec.json.encode(msgspec.json.decode(frame))
 
     return _ratio(lambda: b"".join(toolwire.translate_stream([stream], source, target)), baseline)
+
+
+def _recovery_streams(protocol: str, text: str) -> Iterator[tuple[str, list[bytes]]]:
+    """Yield an answer with this text as it may arrive: every event alone, and in bursts."""
+    frames = text_frames(protocol, text)
+    yield f"{len(frames)} events, one by one", frames
+    bursts = [b"".join(frames[start : start + BURST]) for start in range(0, len(frames), BURST)]
+    yield f"{len(frames)} events, {BURST} at a time", bursts
 
 
 def _recovery_percent(chunks: list[bytes], source: str, target: str) -> float:

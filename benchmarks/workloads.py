@@ -168,13 +168,18 @@ def frames_of(stream: bytes) -> list[bytes]:
     return [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: {")]
 
 
-_PROSE = """I looked at how the cache is filled, and the failure has a simple cause. When two requests for the same key
+PROSE = """I looked at how the cache is filled, and the failure has a simple cause. When two requests for the same key
 arrive at once, both miss, both compute the value, and the slower one overwrites the newer entry. The tests pass on a
 quiet machine, since the first request has usually finished by then; under load they overlap for about 40 ms.
 
 There are two ways to mend it. The first is a lock for each key: simple, but it needs a bound, or the table of locks
 grows for ever. The second is to keep the pending computation itself in the table, so that a second caller waits for the
-result of the first. I prefer the second:
+result of the first. I prefer the second: the entry is removed when the computation ends, even if it fails, so that the
+next caller tries again. A caller that leaves does not cancel the others, and nothing changes for a single caller. In
+the benchmark the difference is below 1 %. Shall I write it, with a test that lets both requests start before either may
+finish? It would take two events, one for each of them, and a third one that lets the computation go on; then both
+callers must get the same object, and the table of pending computations must be empty again."""
+CODE = f"""{PROSE}
 
 ```python
 async def fetch(self, key: str) -> Entry:
@@ -184,17 +189,13 @@ async def fetch(self, key: str) -> Entry:
         pending.add_done_callback(lambda done: self._pending.pop(key))
     return await asyncio.shield(pending)
 ```
-
-* The entry is removed when the computation ends, even if it fails, so that the next caller tries again.
-* A caller that leaves does not cancel the others: that is what `shield` is for.
-* Nothing changes for a single caller. In the benchmark the difference is below 1 %.
-
-Shall I write it, with a test that lets both requests start before either may finish?"""
+"""
+"""The same with code, whose brackets may begin marks."""
 
 
-def prose_frames(protocol: str) -> list[bytes]:
-    """Return the frames of a streamed answer without calls: prose and code, a token in each."""
-    tokens = re.findall(r" ?\w+|\s+|[^\w\s]", _PROSE)
+def text_frames(protocol: str, text: str) -> list[bytes]:
+    """Return the frames of a streamed answer with this text, a token in each."""
+    tokens = re.findall(r" ?\w+|\s+|[^\w\s]", text)
     frames = []
     for number, token in enumerate(tokens):
         if protocol == "ollama":

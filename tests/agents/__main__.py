@@ -25,6 +25,7 @@ from toolwire.protocols import PROTOCOLS
 @click.option("--timeout", default=TIMEOUT_SECONDS, show_default=True, help="Seconds for one agent.")
 @click.option("--record", type=click.Path(path_type=Path), help="Folder in which to write every exchange.")
 def main(
+    *,
     cache: Path,
     wanted: tuple[str, ...],
     upstreams: tuple[str, ...],

@@ -24,10 +24,10 @@ class Stage(Protocol):
     def applies(self, response: Response) -> bool:
         """Return whether the stage may change this complete response; cheap, since most stages change few."""
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the next events, transformed; the same list if nothing changes.
 
-        `others` are those that are not plain deltas. A stage that needs only these costs nothing for the many deltas.
+        `notable` are those that are not plain deltas. A stage that needs only these costs nothing for the many deltas.
         """
 
 
@@ -84,21 +84,21 @@ def _signature_stages(
 
 
 def run_stages(
-    stages: Sequence[Stage], events: list[Event], others: list[Event] | None = None
+    stages: Sequence[Stage], events: list[Event], notable: list[Event] | None = None
 ) -> tuple[list[Event], list[Event]]:
     """Return the events after all stages, and those among them that are not plain deltas.
 
-    `others` are these events before the stages, if the caller has them.
+    `notable` are these events before the stages, if the caller has them.
     """
-    if others is None:
-        others = other_events(events)
+    if notable is None:
+        notable = notable_events(events)
     for stage in stages:
-        if (processed := stage.process(events, others)) is not events:
-            events, others = processed, other_events(processed)
-    return events, others
+        if (processed := stage.process(events, notable)) is not events:
+            events, notable = processed, notable_events(processed)
+    return events, notable
 
 
-def other_events(events: list[Event]) -> list[Event]:
+def notable_events(events: list[Event]) -> list[Event]:
     """Return the few events that are not plain deltas (text added to a part, and nothing else)."""
     return [event for event in events if type(event) is not PartDelta or not event.plain]
 

@@ -25,7 +25,7 @@ from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import decode_members, escape_pointer
 from toolwire.translation.event_stream import StreamProgress
-from toolwire.translation.pipeline import Stage, other_events, response_stages, run_stages
+from toolwire.translation.pipeline import Stage, notable_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
 from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage, report_recovered
@@ -233,29 +233,29 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        others: list[Event] | None = None
+        notable: list[Event] | None = None
         if (recovery := self._recovery) is not None:
-            others = recovery.pass_unmarked(events)
-            if others is None:
+            notable = recovery.pass_unmarked(events)
+            if notable is None:
                 events = recovery.process(events)
-        return self._process_recovered(events, others)
+        return self._process_recovered(events, notable)
 
-    def _process_recovered(self, events: list[Event], others: list[Event] | None = None) -> bytes:
+    def _process_recovered(self, events: list[Event], notable: list[Event] | None = None) -> bytes:
         """Run events through all other stages, and return the frames that encode them.
 
-        `others` are those that are not plain deltas, if they are known.
+        `notable` are those that are not plain deltas, if they are known.
         """
         if self._transform is not None:
-            events, others = self._transform(events), None
-        events, others = run_stages(self._stages, events, others)
+            events, notable = self._transform(events), None
+        events, notable = run_stages(self._stages, events, notable)
         if not self._same_protocol:
-            for event in others:
+            for event in notable:
                 if type(event) is not PartDelta and holds_constraint(event, self._writer.families):
                     return self._refuse_constraint(events, events.index(event))
-        self._accumulate(events, others)
-        self._observe_all(others)
+        self._accumulate(events, notable)
+        self._observe_all(notable)
         if self._observe_events is not None:
-            self._observe_events(events, others)
+            self._observe_events(events, notable)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._abort(ResponseFailed(error=failure, broken=True))
@@ -296,22 +296,22 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        others = None
-        if (recovery := self._recovery) is not None and (others := recovery.pass_unmarked(events)) is None:
+        notable = None
+        if (recovery := self._recovery) is not None and (notable := recovery.pass_unmarked(events)) is None:
             recovered = recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
-        if others is None:
-            others = other_events(events)
-        if others and type(failure := others[-1]) is ResponseFailed:
+        if notable is None:
+            notable = notable_events(events)
+        if notable and type(failure := notable[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
-            self._observe_forwarded(events[:-1], others[:-1])
+            self._observe_forwarded(events[:-1], notable[:-1])
             return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
         if not data.isascii() and not _is_utf8(data):
             data = b"".join(map(_without_invalid_lines, frames.split(data)))
-        self._observe_forwarded(events, others)
+        self._observe_forwarded(events, notable)
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:
@@ -388,23 +388,23 @@ class StreamTranslator(StreamProgress):
                 return frames[:number]
         return frames
 
-    def _observe_forwarded(self, events: list[Event], others: list[Event]) -> None:
+    def _observe_forwarded(self, events: list[Event], notable: list[Event]) -> None:
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
         if self._observe_events is not None:
-            self._observe_events(events, others)
+            self._observe_events(events, notable)
         if self._accumulator is not None:
             self._accumulator.buffer(events)
-        if not others and not self._writer.end_event_repeats_response:
+        if not notable and not self._writer.end_event_repeats_response:
             return
         if self._writer.end_event_repeats_response:
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:
                 self._encode_forwarded()
-        elif self._recovery is not None and (len(others) > 1 or type(others[0]) is not PartDelta):
-            self._unencoded += [event for event in others if type(event) is not PartDelta]
-        elif others and type(others[0]) is ResponseStart:
-            self._unencoded = others
-        self._observe_all(others)
+        elif self._recovery is not None and (len(notable) > 1 or type(notable[0]) is not PartDelta):
+            self._unencoded += [event for event in notable if type(event) is not PartDelta]
+        elif notable and type(notable[0]) is ResponseStart:
+            self._unencoded = notable
+        self._observe_all(notable)
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
         """Return a `[DONE]` marker after a complete response, and drop all other frames."""
@@ -430,7 +430,7 @@ class StreamTranslator(StreamProgress):
                 out += escape_line_separators(data)
         if events and type(failure := events[-1]) is ResponseFailed:
             return out + self._end_with_failure(failure)
-        self._observe_forwarded(events, other_events(events))
+        self._observe_forwarded(events, notable_events(events))
         return out + self._writer.stream_end
 
     def _end_with_failure(self, failure: ResponseFailed) -> bytes:
@@ -454,18 +454,18 @@ class StreamTranslator(StreamProgress):
         """Return the response as the client has it, once it is complete; None before that, and if it failed."""
         return self._accumulator.response() if self._ended and self._accumulator is not None else None
 
-    def _accumulate(self, events: list[Event], others: list[Event]) -> None:
-        """Add events to the response that is being collected; `others` are those that are not plain deltas."""
+    def _accumulate(self, events: list[Event], notable: list[Event]) -> None:
+        """Add events to the response that is being collected; `notable` are those that are not plain deltas."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
-        if others and self._frame_fields is not None:
-            self._frame_fields.add_all(others)
+        if notable and self._frame_fields is not None:
+            self._frame_fields.add_all(notable)
 
     def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
         """End the stream before the event at `index`, whose constraint (safety limit) the target can't express."""
         before, including = events[:index], events[: index + 1]
-        self._accumulate(including, other_events(including))
-        self._observe_all(other_events(before))
+        self._accumulate(including, notable_events(including))
+        self._observe_all(notable_events(before))
         return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
 
     def _abort(self, failure: ResponseFailed) -> bytes:

@@ -34,9 +34,9 @@ class CallIdStage:
                         return True
         return False
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with an id in the start and end of each call."""
-        replaced = {id(event): new for event in others if (new := self._process_event(event)) is not event}
+        replaced = {id(event): new for event in notable if (new := self._process_event(event)) is not event}
         return [replaced.get(id(event), event) for event in events] if replaced else events
 
     def _process_event(self, event: Any) -> Any:

@@ -128,7 +128,7 @@ class ComputerStage:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with converted computer calls."""
         processed: list[Event] = []
         for event in events:

@@ -136,7 +136,7 @@ class EnvelopeStage:
         """Return whether the response is of another protocol, and has signatures or reasoning to put in envelopes."""
         return response.origin != self._writer.name and has_signatures(response)
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with vendor signatures sealed in envelopes."""
         processed: list[Event] = []
         for event in events:

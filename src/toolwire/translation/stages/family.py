@@ -58,7 +58,7 @@ class FamilyStage:
         """Return False: a complete response is one value, whose messages can have more extras than a stream's."""
         return False
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with prepared extras."""
         reader, writer = self._reader, self._writer
         return [

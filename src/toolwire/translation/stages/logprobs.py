@@ -73,7 +73,7 @@ class LogprobsStage:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with log probabilities in the target's layout."""
         move, texts = (self._move_to_text, self._texts) if self._target.per_text else (self._move_to_candidate, {})
         processed: list[Event] = []

@@ -269,9 +269,9 @@ class CallRestoreStage:
                         return True
         return False
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events with restored calls; the same list if there are none."""
-        if not self._argument_readers and not any(map(_is_call, others)):
+        if not self._argument_readers and not any(map(_is_call, notable)):
             return events
         restored: list[Event] = []
         readers = self._argument_readers

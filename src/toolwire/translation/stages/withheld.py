@@ -30,7 +30,7 @@ class WithheldSignatures:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
         """Return the events without signatures; the same list if there are none."""
         stripped = events
         self._events += events

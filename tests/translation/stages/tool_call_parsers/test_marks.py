@@ -49,6 +49,8 @@ def test_every_mark_and_every_beginning_of_one_is_noticed(calls: str, reasoning:
         for end in range(1, len(mark) + 1):
             assert may_hold_mark(f"so {mark[:end]}")
             assert may_hold_marks(["well", f"so {mark[:end]}", "then"])
+            assert may_hold_marks(["so ", mark[:end]])
+            assert may_hold_marks(["so ", mark[:end], "then"])
     openings = {*words.start_finder.marks, *[mark for dialect in words.bare for mark in dialect.openers]}
     assert all(map(may_begin_with_mark, openings))
 

@@ -10,7 +10,7 @@ from functools import cache
 from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.registry import Vocabulary, vocabulary
 
-_SEPARATOR = "\0"
+_SEPARATOR = "\x1f"  # white space, after which every mark may begin, and part of no mark
 # The only letter that begins a mark in text, `functools[`; not inside a word.
 _find_word = re.compile(rf"f(?<!\wf)(?:u|{_SEPARATOR}|\Z)").search
 _LIMIT_LENGTH, _LIMIT_TEXTS = 16, 8192

@@ -4,8 +4,8 @@ Most responses hold no sign of a mark. Their events pass at once, and are only r
 sign arrives, or once there are many.
 """
 
-from collections.abc import Iterable, Mapping
-from operator import attrgetter, is_
+from collections.abc import Mapping
+from operator import is_
 
 from msgspec import Raw
 
@@ -37,7 +37,6 @@ from toolwire.translation.stages.tool_call_parsers.signs import (
 from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
 _NO_TOOLS: Mapping[str, Raw | None] = {}
-_text_of = attrgetter("text")
 LIMIT_UNREAD = 512
 _LIMIT_UNREAD_TEXT = 4096
 
@@ -106,9 +105,10 @@ class TextRecoveryStage:
                 self._read_passed()
             return [] if event.plain else events
         notable = [event for event in events if type(event) is not PartDelta or not event.plain]
-        texts: Iterable[str] = map(_text_of, events)
         if notable:
             texts = [event.text for event in events if type(event) is PartDelta and event.kind is None]
+        else:
+            texts = [event.text for event in events]  # type: ignore[union-attr]  # plain deltas
         if may_hold_marks(texts):
             return None
         for event in notable:
