@@ -104,6 +104,10 @@ class TextRecoveryStage:
             if len(unread) > LIMIT_UNREAD:
                 self._read_passed()
             return [] if event.plain else events
+        return self._pass_several(events)
+
+    def _pass_several(self, events: list[Event]) -> list[Event] | None:
+        """Do the same for any number of events."""
         notable = [event for event in events if type(event) is not PartDelta or not event.plain]
         if notable:
             texts = [event.text for event in events if type(event) is PartDelta and event.kind is None]
@@ -114,8 +118,8 @@ class TextRecoveryStage:
         for event in notable:
             if type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
                 return None
-        unread += events
-        if len(unread) > LIMIT_UNREAD:
+        self._unread += events
+        if len(self._unread) > LIMIT_UNREAD:
             self._read_passed()
         return notable
 
