@@ -30,7 +30,6 @@ from toolwire.runtime.calls.validation import CallValidationError, describe_sche
 CallOutcome = Literal["valid", "invalid_json", "unknown_tool", "schema_mismatch"]
 
 _NOTHING_RUN = "nothing was run"
-_OBSERVED = frozenset({MessageStart, PartStart, CandidateEnd})
 _CUT_OFF_REASONS: tuple[StopReason, ...] = ("max_tokens", "context_window", "cancelled", "error")
 
 
@@ -101,6 +100,16 @@ def _find_argument_fault(call: ToolCall, schema: bytes | None) -> CallFault | No
     return CallFault("schema_mismatch", text) if lines else None
 
 
+def has_calls(response: Response) -> bool:
+    """Return whether a complete response has a call."""
+    for candidate in response.candidates:
+        for message in candidate.messages:
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    return True
+    return False
+
+
 class CallChecker:
     """Checks the calls of one response; `on_call` learns the outcome of each."""
 
@@ -132,9 +141,10 @@ class CallChecker:
 
     def observe(self, events: list[Event], others: list[Event]) -> None:
         """Check the calls that end in these events of a stream; `others` are those that are not plain deltas."""
-        if not self._open and _OBSERVED.isdisjoint(map(type, others)):
-            return
-        for event in events:
+        has_calls = bool(self._open) or any(
+            type(event) is PartStart and type(event.part) is ToolCall for event in others
+        )
+        for event in events if has_calls else others:
             if type(event) is MessageStart:
                 self._starts.append(event)
             elif type(event) is PartStart:
@@ -150,7 +160,8 @@ class CallChecker:
                     self._undecided.append((event, reason))
             elif type(event) is CandidateEnd and self._undecided:
                 self._decide(event)
-        self.report_outcomes()
+        if self._outcomes:
+            self.report_outcomes()
 
     def _decide(self, end: CandidateEnd) -> None:
         """Count the broken arguments in a candidate, now that its stop reason is known."""

@@ -181,10 +181,8 @@ class Exchange:
         """Return whether the backend speaks the client's protocol."""
         return self.client_request.codec is self.upstream_request.codec
 
-    def call_checker(self) -> CallChecker | None:
-        """Return the checker for the calls of the response; None if the client declared no tools."""
-        if not self.request.tools:
-            return None
+    def call_checker(self) -> CallChecker:
+        """Return the checker for the calls of the response."""
         upstream_request = self.upstream_request
         return CallChecker(
             self.request, upstream_request.codec, partial(self.observer.on_call, upstream_request.backend)

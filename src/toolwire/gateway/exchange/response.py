@@ -26,6 +26,7 @@ from toolwire.gateway.errors import (
     transport_rejection,
     with_default_status,
 )
+from toolwire.gateway.exchange.call_checks import has_calls
 from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
 from toolwire.gateway.exchange.refusals import send_request
 from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, classify_error, find_side_effect
@@ -179,7 +180,7 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     if exchange.has_same_protocol and upstream_request.rounds is None and context.text_recovery is None:
         peek = upstream_request.codec.peek
         summary = await executor.run_in_thread(peek, body) if heavy else peek(body)
-        if summary is not None and not (exchange.request.tools and _has_calls(summary)):
+        if summary is not None and not (exchange.request.tools and _stops_for_calls(summary)):
             return BufferedResponse(body, upstream_request.losses, summary)
     if heavy:
         decoded = await executor.run_in_thread(_decode_response, upstream_request, body)
@@ -190,7 +191,7 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     return await _client_response(exchange, decoded, body)
 
 
-def _has_calls(summary: Response) -> bool:
+def _stops_for_calls(summary: Response) -> bool:
     """Return whether a response stopped for calls, which are to be checked."""
     return any(candidate.stop is not None and candidate.stop.reason == "tool_use" for candidate in summary.candidates)
 
@@ -272,8 +273,10 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
     client, upstream_request = exchange.client_request.codec, exchange.upstream_request
     upstream, context = upstream_request.codec, upstream_request.context
     response = adapt_response(decoded, upstream, client, context)
-    checker = upstream_request.checker = exchange.call_checker()
-    faults = None if checker is None else checker.check_response(response)
+    faults = None
+    if exchange.request.tools and has_calls(response):
+        checker = upstream_request.checker = exchange.call_checker()
+        faults = checker.check_response(response)
     can_pass_through = client is upstream and upstream_request.rounds is None
     if can_pass_through and response is decoded and decoded.error is None:
         return response, None, faults.resolve(response, upstream.wire_names) if faults else []
@@ -349,7 +352,8 @@ async def _open_stream(
         return await _stream_from_body(exchange, upstream_response, translator)
     budget = StreamBudget(upstream_request.backend.provider, exchange.services.limits.stream)
     reading = _read_first_chunk(upstream_request, upstream_response, translator, budget)
-    if (timeout := upstream_request.backend.first_byte_timeout) is not None:
+    backend = upstream_request.backend
+    if (timeout := backend.timeout or backend.provider.first_byte_timeout) is not None:
         reading = _read_within(timeout, reading, upstream_request)
     first_chunk, is_complete = await reading
     if translator.error is not None and not translator.has_content:
@@ -380,7 +384,7 @@ async def _stream_from_body(
 def _response_translator(exchange: Exchange) -> StreamTranslator:
     """Build the translator of a streamed response, with secrets redacted from its errors, and its calls checked."""
     upstream_request, redactor = exchange.upstream_request, exchange.services.redactor
-    checker = upstream_request.checker = exchange.call_checker()
+    checker = upstream_request.checker = exchange.call_checker() if exchange.request.tools else None
     return StreamTranslator(
         upstream_request.codec,
         exchange.client_request.codec,

@@ -35,11 +35,6 @@ class Backend(Struct, frozen=True):
     """Tokens of prompt and response together; None to use the model catalog."""
 
     @property
-    def first_byte_timeout(self) -> float | None:
-        """Return the seconds until the response begins; None if only its silence is limited."""
-        return self.timeout or self.provider.first_byte_timeout
-
-    @property
     def name(self) -> str:
         """Return `provider/model`, or the provider's name if the client names the model."""
         return f"{self.provider.name}/{self.model}" if self.model else self.provider.name

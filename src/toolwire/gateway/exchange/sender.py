@@ -137,7 +137,7 @@ class UpstreamSender:
                     body,
                     read_timeout=provider.timeout,
                     connect_timeout=provider.connect_timeout,
-                    first_byte_timeout=backend.first_byte_timeout,
+                    first_byte_timeout=backend.timeout or provider.first_byte_timeout,
                 )
                 if response.status < 300:
                     return response
