@@ -8,8 +8,11 @@ import asyncio
 import itertools
 import json
 import os
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from msgspec import Struct
 import toolwire as tw
 from tests.support.codecs import decode_events
 from tests.support.gateway.in_process import RunningGateway, run_async, run_gateway
+from tests.support.mcp.toolsets import SCRIPTED_SERVER
 from tests.support.servers.asgi import QuickServer
 from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.events import ResponseEnd, ResponseFailed
@@ -47,6 +51,9 @@ MODELS = {
 PAIRS = [("anthropic", "openai-chat"), ("openai-responses", "gemini"), ("ollama", "openrouter")]
 MORE_PAIRS = [("gemini", "anthropic"), ("openrouter", "ollama"), ("openai-chat", "gemini-interactions")]
 ALL_PAIRS = [*PAIRS, *MORE_PAIRS, ("gemini-interactions", "openai-responses")] if IS_COMPLETE else PAIRS
+TRIPLE = ("anthropic", "gemini", "ollama")
+"""Two backends with the same fault, before one that works."""
+
 EARLY = [("connection", kind) for kind in ("close", "silence", "error")]
 EARLY += [("head", kind) for kind in ("close", "silence", "garbage", "error")]
 POINTS = ("thinking", "text", "arguments", "calls", "stop")
@@ -115,7 +122,7 @@ class Case(Struct, frozen=True):
     point: str
     kind: str
     client: str
-    pair: tuple[str, str]
+    pair: tuple[str, ...]
     stream: bool
 
     @property
@@ -173,9 +180,9 @@ async def run_matrix() -> AsyncIterator[tuple[RunningGateway, ObservedSimulator,
                 config += f'[providers.{name}-{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
                 # For an unknown server, the gateway assumes that it stores the conversation.
                 config += 'host = "openai"\n' if protocol == "openai-responses" else ""
-        for one, two in ALL_PAIRS:
-            config += f'[[routes]]\nmatch = "{one}+{two}"\n'
-            for name, protocol in (("first", one), ("second", two)):
+        for *faulty, last in (*ALL_PAIRS, TRIPLE):
+            config += f'[[routes]]\nmatch = "{"+".join((*faulty, last))}"\n'
+            for name, protocol in (*(("first", one) for one in faulty), ("second", last)):
                 config += f'[[routes.backends]]\nprovider = "{name}-{protocol}"\nmodel = "{MODELS[protocol]}"\n'
         yield await stack.enter_async_context(run_gateway(config)), first, second
 
@@ -229,22 +236,98 @@ def test_every_fault_ends_in_a_clean_answer_or_an_error_of_the_protocol(pair: tu
     ]
     assert len(cases) >= 16 * 7
 
+    run_async(run_cases(cases))
+
+
+def test_third_backend_takes_over_if_two_fail() -> None:
+    run_async(run_cases([Case(*fault, client, TRIPLE, True) for fault in EARLY for client in PROTOCOLS], failing=2))
+
+
+async def run_cases(cases: list[Case], failing: int = 1) -> None:
+    """Run all cases, and report those that fail; `failing` backends have the fault."""
+    async with run_matrix() as (gateway, first, second):
+        slots = asyncio.Semaphore(16)
+
+        async def run_case(case: Case) -> str:
+            async with slots:
+                try:
+                    await check_case(case, gateway)
+                except Exception as error:  # noqa: BLE001 - all cases are reported together
+                    return f"{case.name}: {type(error).__name__}: {str(error)[:300]}"
+            return ""
+
+        failures = [one for one in await asyncio.gather(*map(run_case, cases)) if one]
+        assert not failures, f"{len(failures)} of {len(cases)}:\n" + "\n".join(failures[:40])
+        # One generation at each backend at most: no tool call is produced twice.
+        assert Counter(first.answered) == dict.fromkeys([f"{case.name}." for case in cases], failing)
+        assert len(second.answered) == len(set(second.answered))
+
+
+# ---- tools that the gateway runs
+
+
+TOOL_SCRIPT = """
+[[turns]]
+when = "case-"
+after = 0
+repeat = 0
+calls = [{name = "one__echo", arguments = {word = "hello"}}]
+"""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_tool_of_the_gateway_runs_once_whatever_fault_follows(tmp_path: Path, stream: bool) -> None:
+    """The second round breaks; no backend may run the tool again."""
+    script = TOOL_SCRIPT + "".join(
+        f'[[turns]]\nwhen = "fault-{point}-{kind};"\nafter = 1\nrepeat = 0\ntext = "{TEXT}"\n'
+        f'fault = {{at = "{point}", kind = "{kind}"}}\n'
+        for point, kind in FAULTS
+        if point not in ("arguments", "calls")
+    )
+    log = tmp_path / "log"
+    settings = {
+        "version": "2025-11-25",
+        "tools": [{"name": "echo", "inputSchema": {"type": "object"}}],
+        "log": str(log),
+    }
+    arguments = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(settings)])
+    cases = [
+        Case(point, kind, client, ("anthropic", "openai-chat"), stream)
+        for point, kind in FAULTS
+        for client in ("anthropic", "openai-responses", "gemini")
+        if point not in ("arguments", "calls")
+    ]
+
     async def work() -> None:
-        async with run_matrix() as (gateway, first, second):
-            slots = asyncio.Semaphore(16)
-
-            async def run_case(case: Case) -> str:
-                async with slots:
-                    try:
-                        await check_case(case, gateway)
-                    except Exception as error:  # noqa: BLE001 - all cases are reported together
-                        return f"{case.name}: {type(error).__name__}: {str(error)[:300]}"
-                return ""
-
-            failures = [one for one in await asyncio.gather(*map(run_case, cases)) if one]
-            assert not failures, f"{len(failures)} of {len(cases)}:\n" + "\n".join(failures[:40])
-            # One generation at each backend at most: no tool call is produced twice.
-            assert len(first.answered) == len(set(first.answered)) == len(cases)
-            assert len(second.answered) == len(set(second.answered))
+        async with serve_simulator(script) as (first_url, first), serve_simulator(TOOL_SCRIPT) as (second_url, second):
+            config = f"""
+[mcp.servers.one]
+command = {json.dumps(sys.executable)}
+args = {arguments}
+[policy]
+allow = ["one__*"]
+[limits]
+failures = 1000000
+[providers.first]
+protocol = "anthropic"
+base_url = "{first_url}"
+[providers.second]
+protocol = "openai-chat"
+base_url = "{second_url}"
+[[routes]]
+tools = ["one"]
+backends = [{{provider = "first", model = "claude-opus-4-5"}}, {{provider = "second", model = "gpt-5.5"}}]
+"""
+            async with run_gateway(config) as gateway:
+                for case in cases:
+                    response = await gateway.post(*case.request())
+                    data = await response.read(1_000_000)
+                    if response.status == 200 and stream:
+                        last = decode_events(case.client, data)[-1]
+                        assert not isinstance(last, ResponseFailed) or not last.broken, case.name
+        assert second.answered == []
+        assert len(first.answered) == 2 * len(cases)
 
     run_async(work())
+    calls = [json.loads(line).get("method") == "tools/call" for line in log.read_text().splitlines()]
+    assert sum(calls) == len(cases)
