@@ -75,6 +75,7 @@ OTHERS: dict[str, Any] = {
     "response_id": "msg_1",
     "response_model": "big",
     "stop_reasons": ["end_turn"],
+    "calls": {"valid": 2},
     "losses": [
         Loss(severity="warning", direction="request", kind="dropped", path="/one", reason="it has no counterpart")
     ],
