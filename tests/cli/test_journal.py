@@ -100,6 +100,18 @@ def test_control_characters_are_escaped(tmp_path: Path) -> None:
         assert "\x1b" not in output
 
 
+def test_invalid_calls_are_shown(tmp_path: Path) -> None:
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    one = make_record(1)
+    one.calls = {"valid": 3, "invalid_json": 1, "unknown_tool": 1}
+    store.add(make_batch([one]))
+    store.close()
+    arguments = ["journal", "show", "last", "--journal", str(tmp_path / "journal.db")]
+    output = CliRunner().invoke(main, arguments, env=NO_KEYS).output
+    assert " invalid_calls=2 " in output
+    assert "calls valid 3, invalid_json 1, unknown_tool 1\n" in output
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 def test_replay_to_the_same_provider_has_no_differences(

@@ -223,6 +223,8 @@ def _format_record(record: "Record") -> str:
         fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
     if count := sum(loss.severity != "info" for loss in record.losses):
         fields.append(f"losses={count}")
+    if count := sum(count for outcome, count in record.calls.items() if outcome != "valid"):
+        fields.append(f"invalid_calls={count}")
     fields.append(record.id)
     if record.error:
         fields.append(f"| {' '.join(record.error.split())[:300]}")
@@ -237,6 +239,8 @@ def _record_lines(record: "Record") -> Iterator[str]:
     yield "after " + ", ".join(f"{stage} {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
     if record.usage:
         yield "usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items())
+    if record.calls:
+        yield "calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items())
     for loss in record.losses:
         yield _escape_unprintable(f"{loss.direction} {loss}")
     if record.bodies is None:
