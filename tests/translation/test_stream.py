@@ -53,3 +53,25 @@ def test_one_marker_passes_behind_the_end_in_any_split_of_batches(protocol: str)
         for cut in range(max(0, len(frames) - 4), len(sent) + 1):
             batches = [b"".join(sent[:cut]), b"".join(sent[cut:])]
             assert forward(protocol, batches) == b"".join(frames) + DONE_MARKER, (name, cut)
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
+def test_response_is_known_once_it_is_complete(target: str) -> None:
+    reader, writer = PROTOCOLS["anthropic"], PROTOCOLS[target]
+    for name, frames in non_empty(complete_streams("anthropic").items()):
+        translator = StreamTranslator(reader, writer, ResponseContext(), collects_response=True)
+        for frame in frames[:-1]:
+            translator.feed(frame)
+            assert translator.response is None, name
+        translator.feed(frames[-1])
+        assert translator.response is not None, name
+        assert translator.response.candidates[0].messages, name
+
+
+def test_failed_stream_has_no_response() -> None:
+    codec = PROTOCOLS["anthropic"]
+    translator = StreamTranslator(codec, PROTOCOLS["openai-chat"], ResponseContext(), collects_response=True)
+    translator.feed(next(iter(complete_streams("anthropic").values()))[0])
+    translator.close()
+    assert translator.error is not None
+    assert translator.response is None
