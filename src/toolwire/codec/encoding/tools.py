@@ -239,6 +239,13 @@ def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) 
     return False
 
 
+def report_group_descriptions(request: Request, report: LossReport) -> None:
+    """Report the descriptions of tool groups, for targets without groups."""
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            report.dropped(("tools", index), "description", "the target has no tool groups")
+
+
 def report_tool_change(change: ToolChange, path: SourcePath, report: LossReport) -> None:
     """Report tools added or removed mid-conversation, at a target that declares all tools at the start."""
     if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):

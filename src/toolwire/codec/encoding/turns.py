@@ -134,6 +134,14 @@ def one_turn_per_message(messages: tuple[Message, ...]) -> list[Turn]:
     return [Turn(message.role, None, message, ("messages", index)) for index, message in enumerate(messages)]
 
 
+def system_turns(request: Request) -> list[Turn]:
+    """Return a turn with the system text that other protocols keep outside the messages; none without any."""
+    if not request.system:
+        return []
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+    return [Turn("system", located_parts, None, ("system",))]
+
+
 def leading_system_count(messages: tuple[Message, ...]) -> int:
     """Count the leading messages that contain only system text or tool changes."""
     count = 0

@@ -20,7 +20,6 @@ from toolwire.canonical.tools import (
     NativeTool,
     Tool,
     ToolChoice,
-    ToolGroup,
     ToolRef,
 )
 from toolwire.codec.encoding.hosted_tools import (
@@ -49,6 +48,7 @@ from toolwire.codec.encoding.tools import (
     is_allowed,
     is_tool_search,
     report_allowed_callers,
+    report_group_descriptions,
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
@@ -336,9 +336,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
             return None
         return [_encode_anthropic_tool(tool, ("tools", index), plan) for index, tool in enumerate(request.tools)]
     plan.request = request
-    for index, group in enumerate(request.tools or ()):
-        if isinstance(group, ToolGroup) and group.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    report_group_descriptions(request, plan.report)
     plan.can_search_tools = any(is_tool_search(located.tool) for located in plan.offered_tools(request))
     tools: list[Any] = []
     for located in choosable_tools(request, plan):

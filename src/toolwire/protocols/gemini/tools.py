@@ -21,7 +21,6 @@ from toolwire.canonical.tools import (
     NativeTool,
     Tool,
     ToolChoice,
-    ToolGroup,
     ToolRef,
 )
 from toolwire.codec.encoding.computer import ComputerUseAdapter
@@ -43,6 +42,7 @@ from toolwire.codec.encoding.tools import (
     freeform_description,
     freeform_schema,
     report_allowed_callers,
+    report_group_descriptions,
 )
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_and_report
@@ -247,9 +247,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
     if plan.same_protocol:
         return (None if request.tools is None else _encode_same_protocol_tools(request, plan)), {}
     plan.request = request
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    report_group_descriptions(request, plan.report)
     located_tools = list(choosable_tools(request, plan))
     with_functions = any(not isinstance(located_tool.tool, NativeTool) for located_tool in located_tools)
     validated = has_only_strict_tools(request)

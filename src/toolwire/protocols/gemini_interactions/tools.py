@@ -17,7 +17,6 @@ from toolwire.canonical.tools import (
     NativeTool,
     Tool,
     ToolChoice,
-    ToolGroup,
     ToolRef,
 )
 from toolwire.codec.encoding.computer import ComputerUseAdapter
@@ -37,6 +36,7 @@ from toolwire.codec.encoding.tools import (
     freeform_description,
     freeform_schema,
     report_allowed_callers,
+    report_group_descriptions,
 )
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_and_report
@@ -165,9 +165,7 @@ def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
             else [_encode_same_protocol_tool(tool, ("tools", index), plan) for index, tool in enumerate(tools)]
         )
     plan.request = request
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    report_group_descriptions(request, plan.report)
     encoded = [_encode_tool(located_tool, plan) for located_tool in choosable_tools(request, plan)]
     return [tool for tool in encoded if tool is not None] or None
 

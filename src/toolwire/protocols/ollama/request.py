@@ -15,7 +15,12 @@ from toolwire.codec.encoding.fallbacks import report_continuation
 from toolwire.codec.encoding.hosted_tools import substitute_functions
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
-from toolwire.codec.encoding.turns import LocatedPart, Turn, assemble, ends_with_assistant_text, one_turn_per_message
+from toolwire.codec.encoding.turns import (
+    assemble,
+    ends_with_assistant_text,
+    one_turn_per_message,
+    system_turns,
+)
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, track_extras, unset_to_none
@@ -153,7 +158,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     tools = encode_tools(request, plan)
     turns = one_turn_per_message(request.messages)
     if not same_protocol:
-        turns = _system_turns(request) + adapt_turns(assemble(request, plan.report, supports_prefill=True), plan)
+        turns = system_turns(request) + adapt_turns(assemble(request, plan.report, supports_prefill=True), plan)
     encoder = ConversationEncoder(plan)
     messages = [message for turn in turns for message in encoder.encode(turn)]
     body: dict[str, Any] = {} if model is None else {"model": model}
@@ -173,14 +178,6 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY, CONSTRAINT_FAMILY))
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/api/chat"))
-
-
-def _system_turns(request: Request) -> list[Turn]:
-    """Return a system turn with the text that other protocols keep outside the messages; empty without any."""
-    if not request.system:
-        return []
-    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
-    return [Turn("system", located_parts, None, ("system",))]
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool
 from toolwire.codec.encoding.hosted_tools import report_missing_native
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import (
@@ -20,6 +20,7 @@ from toolwire.codec.encoding.tools import (
     freeform_schema,
     report_allowed_callers,
     report_excluded_tool,
+    report_group_descriptions,
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
@@ -76,9 +77,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     if plan.same_protocol:
         return None if request.tools is None else [_encode_same_protocol_tool(tool) for tool in request.tools]
     plan.request = request
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    report_group_descriptions(request, plan.report)
     encoded = [
         _encode_tool(located_tool, plan)
         for located_tool in conversation_tools(request)

@@ -20,12 +20,11 @@ from toolwire.codec.encoding.hosts import convert_system_messages, encode_user, 
 from toolwire.codec.encoding.plan import MOVING_MARKS, EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
-    LocatedPart,
-    Turn,
     assemble,
     ends_with_assistant_text,
     leading_system_count,
     one_turn_per_message,
+    system_turns,
 )
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.interface import EncodedBody, Route, Target
@@ -408,10 +407,7 @@ def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
 
 def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
     """Encode as messages the system text that other protocols keep outside the messages."""
-    if not request.system:
-        return []
-    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
-    return encode_turn(Turn("system", located_parts, None, ("system",)), plan)
+    return [message for turn in system_turns(request) for message in encode_turn(turn, plan)]
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:

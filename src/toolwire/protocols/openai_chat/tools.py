@@ -38,6 +38,7 @@ from toolwire.codec.encoding.tools import (
     freeform_schema,
     is_allowed,
     report_allowed_callers,
+    report_group_descriptions,
     report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
@@ -348,9 +349,7 @@ def _fit_tools(tools: tuple[Tool, ...], plan: EncodingPlan) -> list[Tool]:
 
 def _encode_available_tools(request: Request, plan: EncodingPlan, variant: ChatVariant) -> list[Any] | None:
     """Encode another protocol's tools, None if there are none."""
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    report_group_descriptions(request, plan.report)
     available = choosable_tools(request, plan)
     if "allowed" not in choice_rule(plan).modes:
         available = [located_tool for located_tool in available if is_allowed(located_tool, request, plan.report)]
