@@ -21,6 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypeAliasType, get_type_hints
 
+from tests.support.sdk.rejections import explain_rejection
 from tests.support.sdk.request_types import RequestTypeBuilder
 from tests.support.sdk.summaries import Call, Summary
 
@@ -91,7 +92,7 @@ def accept_response(body: Any) -> str | None:
     try:
         Interaction.model_validate(body)
     except ValidationError as error:
-        return _explain(error)
+        return explain_rejection(error)
     return None
 
 
@@ -99,7 +100,7 @@ def accept_error(body: Any) -> str | None:
     try:
         _ErrorBody.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        return _explain(error)
+        return explain_rejection(error)
     return None
 
 
@@ -107,14 +108,8 @@ def _accept(adapter: TypeAdapter[Any], body: Any) -> str | None:
     try:
         adapter.validate_python(body, strict=True)
     except ValidationError as error:
-        return _explain(error)
+        return explain_rejection(error)
     return None
-
-
-def _explain(error: ValidationError) -> str:
-    deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
-    steps = [str(step) for step in deepest["loc"] if "[" not in str(step)]
-    return f"{'.'.join(steps)}: {deepest['msg']}"
 
 
 # ---- streams

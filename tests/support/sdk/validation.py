@@ -17,6 +17,7 @@ from openai.types.shared import ErrorObject as OpenAIErrorObject
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tests.support.sdk import streams, summaries
+from tests.support.sdk.rejections import explain_rejection
 from tests.support.sdk.request_types import RequestTypeBuilder
 from tests.support.sdk.streams import InvalidStream, fold_body
 from tests.support.sdk.summaries import Call, Summary
@@ -112,7 +113,7 @@ def accept_request(protocol: str, body: Any, *, unknown_fields: bool = False) ->
     try:
         adapter.validate_python(body, strict=True)
     except ValidationError as error:
-        return _explain(error)
+        return explain_rejection(error)
     return None
 
 
@@ -148,12 +149,5 @@ def _accept_model(model: type[BaseModel], body: Any) -> str | None:
         # Validate from JSON, because only then does strict mode accept a date as text.
         model.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        return _explain(error)
+        return explain_rejection(error)
     return None
-
-
-def _explain(error: ValidationError) -> str:
-    """Return the error of the union branch that matched furthest; the others concern unrelated forms."""
-    deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
-    steps = [str(step) for step in deepest["loc"] if "[" not in str(step)]
-    return f"{'.'.join(steps)}: {deepest['msg']}"

@@ -27,26 +27,16 @@ def openai_error_body(message: str, kind: str = "server_error") -> bytes:
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": None}}).encode()
 
 
-CHAT_BODY_WITHOUT_USAGE = json.dumps(
-    {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
-    }
-).encode()
-
-CHAT_BODY = json.dumps(
-    {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
-    }
-).encode()
+_CHAT_RESPONSE = {
+    "id": "c",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
+}
+_CHAT_USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+CHAT_BODY_WITHOUT_USAGE = json.dumps(_CHAT_RESPONSE).encode()
+CHAT_BODY = json.dumps({**_CHAT_RESPONSE, "usage": _CHAT_USAGE}).encode()
 CHAT_RESPONSE = http_response("200 OK", CHAT_BODY)
 CHAT_STREAM = (
     SSE_HEAD
