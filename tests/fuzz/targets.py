@@ -12,6 +12,7 @@ MODULES = (
     "text_calls",
     "config",
     "encodings",
+    "event_streams",
     "http_client",
     "http_server",
     "websocket",

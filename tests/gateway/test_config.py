@@ -38,6 +38,8 @@ def test_full_config_is_read_with_keys_from_the_environment() -> None:
 
 
 UP = '[providers.up]\nprotocol = "gemini"\nbase_url = "http://127.0.0.1:1"\n'
+BEDROCK = '[providers.x]\nprotocol = "anthropic"\nhost = "bedrock"\n'
+VERTEX = '[providers.x]\nprotocol = "gemini"\nhost = "vertex"\n'
 WRONG = [
     ("[server]\nprot = 1", "unknown key server.prot"),
     ("nonsense = 1", "unknown key nonsense"),
@@ -95,7 +97,13 @@ WRONG = [
     ("[simulator]\npace = -1", "simulator.pace: must not be negative"),
     ("[tools]\nnetwork = 1", "tools.network: expected `bool`, got `int`"),
     ("[server]\nx = = 1", "line 2"),
-    ('[providers.x]\nprotocol = "gemini"', "providers.x: object missing required field `base_url`"),
+    ('[providers.x]\nprotocol = "gemini"', "providers.x.base_url: required unless the host is a cloud platform"),
+    (BEDROCK, "providers.x.region: required for the host bedrock"),
+    (BEDROCK + 'region = "EU west"', "providers.x.region: invalid region 'EU west'"),
+    (VERTEX + 'region = "global"', "providers.x.project: required for the host vertex"),
+    (VERTEX + 'project = "p"', "providers.x.region: required for the host vertex"),
+    (VERTEX + 'project = "a/b"\nregion = "eu"', "providers.x.project: invalid project 'a/b'"),
+    (UP + 'region = "eu"', "providers.up.region: only cloud platforms have one; set host to bedrock or vertex"),
 ]
 
 
@@ -104,6 +112,33 @@ def test_invalid_keys_are_named(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_config(text, ENVIRONMENT)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        (BEDROCK + 'region = "eu-central-1"', "https://bedrock-runtime.eu-central-1.amazonaws.com"),
+        (BEDROCK + 'region = "cn-north-1"', "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
+        (BEDROCK + 'base_url = "http://proxy"', "http://proxy"),
+        (VERTEX + 'project = "p"\nregion = "global"', "https://aiplatform.googleapis.com"),
+        (VERTEX + 'project = "p"\nregion = "eu"', "https://aiplatform.eu.rep.googleapis.com"),
+        (VERTEX + 'project = "p"\nregion = "us-east5"', "https://us-east5-aiplatform.googleapis.com"),
+    ],
+)
+def test_base_url_of_a_cloud_platform_follows_from_the_region(text: str, url: str) -> None:
+    provider = build_providers(parse_config(text, {}))["x"]
+    assert provider.base_url == url
+    assert provider.address is not None
+
+
+def test_cloud_platforms_are_recognized_by_their_address() -> None:
+    settings = 'protocol = "anthropic"\nbase_url = "https://us-east5-aiplatform.googleapis.com"\n'
+    with pytest.raises(ConfigError, match=r"providers\.x\.region: required for the host vertex"):
+        parse_config(f"[providers.x]\n{settings}", {})
+    located = settings + 'region = "us-east5"\nproject = "p"'
+    assert build_providers(parse_config(f"[providers.x]\n{located}", {}))["x"].address is not None
+    plain = settings.replace("us-east5-aiplatform.googleapis.com", "bedrock-runtime.eu-west-1.amazonaws.com/anthropic")
+    assert build_providers(parse_config(f"[providers.x]\n{plain}", {}))["x"].address is None
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

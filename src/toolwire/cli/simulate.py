@@ -12,7 +12,7 @@ import click
 from toolwire.cli.inputs import BadInput, parse_protocol
 
 if TYPE_CHECKING:
-    from toolwire.codec.hosts.profile import HostProfile
+    from toolwire.codec.hosts.profile import Address, HostProfile
     from toolwire.upstream.simulator.script import Script
 
 ALL = "all"
@@ -82,14 +82,26 @@ def command(
     listener = _open_listener(host, port)
     base_url = f"http://{host}:{listener.getsockname()[1]}"
     click.echo(f"{name} at {base_url}")
+    addresses = {found.protocol: found.address for found in profiles}
     for protocol in names or _EXAMPLE_REQUESTS:
-        path, body = _EXAMPLE_REQUESTS[protocol]
+        path, body = _example_request(protocol, addresses.get(protocol))
         click.echo(f"curl {base_url}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
     # uvicorn may raise the signal that stopped it again, as KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
     click.echo("stopped", err=True)
+
+
+def _example_request(protocol: str, address: "Address | None") -> tuple[str, dict[str, Any]]:
+    """Return the path of a protocol, or of the platform that serves it, and a minimal request."""
+    path, body = _EXAMPLE_REQUESTS[protocol]
+    if address is None or not address.path:
+        return path, body
+    model = body.get("model", "gemini-3-pro")
+    version = {"anthropic_version": address.version} if address.version else {}
+    moved = {name: value for name, value in body.items() if name not in address.moved}
+    return address.path.format(project="my-project", region="global", model=model), version | moved
 
 
 def _find_profiles(host: str, protocol: str) -> "tuple[HostProfile, ...]":

@@ -27,7 +27,8 @@ from toolwire.runtime.mcp.config import McpServerConfig as McpServer
 from toolwire.runtime.policy import PolicyError, Verdict, parse_rule
 from toolwire.runtime.tools.browser.network_policy import parse_allowed_host
 from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
-from toolwire.upstream.provider import ContextSize, Provider, parse_origin
+from toolwire.upstream.address import InvalidAddress, resolve_base_url
+from toolwire.upstream.provider import ContextSize, Provider, parse_origin, recognize_url
 
 _ENV_PREFIX = "env:"
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?")
@@ -62,7 +63,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     """`[providers.NAME]`: an upstream API, its credentials and its models."""
 
     protocol: str
-    base_url: str
+    base_url: str = ""
     api_key: str | None = None
     timeout: float = 600
     connect_timeout: float = 10
@@ -73,6 +74,8 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     default_model: str | None = None
     host: str | None = None
+    region: str | None = None
+    project: str | None = None
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None
@@ -352,8 +355,7 @@ def _check_config(config: Config) -> None:
             _host_profile(config, name, protocol, f"hosts.{name}")
     for name, section in config.providers.items():
         _check_provider(section, f"providers.{name}")
-        if section.host is not None:
-            _host_profile(config, section.host, section.protocol, f"providers.{name}.host")
+        _check_address(config, section, f"providers.{name}")
     _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
@@ -377,7 +379,8 @@ def _check_provider(section: ProviderSection, location: str) -> None:
             f"{location}.protocol: unknown protocol {section.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
         )
     try:
-        parse_origin(section.base_url)
+        if section.base_url:
+            parse_origin(section.base_url)
     except ValueError as error:
         raise ConfigError(f"{location}.base_url: {error}") from None
     for header, value in section.headers.items():
@@ -394,6 +397,16 @@ def _check_provider(section: ProviderSection, location: str) -> None:
     _check_context_size(section, location)
     if section.api_key is not None and not section.api_key.isprintable():
         raise ConfigError(f"{location}.api_key: contains characters that are not allowed in a header")
+
+
+def _check_address(config: Config, section: ProviderSection, location: str) -> None:
+    """Raise `ConfigError` for an unknown host, or a missing or invalid base URL, region or project."""
+    if section.host is not None:
+        _host_profile(config, section.host, section.protocol, f"{location}.host")
+    try:
+        _locate_provider(section, HostTables(config.hosts))
+    except InvalidAddress as error:
+        raise ConfigError(f"{location}.{error}") from None
 
 
 def _host_profile(config: Config, name: str, protocol: str, location: str) -> HostProfile:
@@ -522,15 +535,21 @@ def build_providers(config: Config) -> dict[str, Provider]:
 
 
 def _build_provider(name: str, section: ProviderSection, hosts: Mapping[str, dict[str, Any]]) -> Provider:
-    """Build the provider that a section configures, with the profile of its host if the configuration decides it."""
-    settings = msgspec.structs.asdict(section)
-    tables, protocol = HostTables(hosts), section.protocol
+    """Build the provider that a section configures."""
+    host, base_url = _locate_provider(section, HostTables(hosts))
+    return Provider(name=name, **msgspec.structs.asdict(section) | {"host": host, "base_url": base_url})
+
+
+def _locate_provider(section: ProviderSection, tables: HostTables) -> tuple[HostProfile | None, str]:
+    """Return the profile of a provider's host, if the configuration decides it, and the base URL."""
+    host, protocol = None, section.protocol
     if section.host is not None:
-        settings["host"] = tables.profile(section.host, protocol)
-    elif hosts:
-        origin = parse_origin(section.base_url)
-        settings["host"] = tables.recognize(origin.host, origin.port, urlsplit(section.base_url).path, protocol)
-    return Provider(name=name, **settings)
+        host = tables.profile(section.host, protocol)
+    elif section.base_url:
+        origin, path = parse_origin(section.base_url), urlsplit(section.base_url).path
+        host = tables.recognize(origin.host, origin.port, path, protocol)
+    known = host or (recognize_url(section.base_url, protocol) if section.base_url else None)
+    return host, resolve_base_url(known, section.base_url, section.region, section.project)
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:

@@ -157,6 +157,8 @@ async def _check_provider(provider: Provider, variable: str | None, transport: T
     """Return a finding on whether the provider accepts the key, by requesting its model list, which is free."""
     key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
     name, location = provider.name, f"{provider.base_url}, {key}"
+    if provider.address is not None:
+        return Finding(name, f"{location}: not checked, as {provider.profile(None).title} has no list of models here")
     address = replace(provider, path=None).request_target(_MODEL_LIST_PATHS[provider.protocol])
     headers = provider.request_headers(PROTOCOLS[provider.protocol].surface)
     head = request_head(provider.origin, address, headers.items(), "GET")

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
-from toolwire.codec.hosts.profile import HostProfile
+from toolwire.codec.hosts.profile import Address, HostProfile
 from toolwire.codec.hosts.registry import default_profile, recognize_host
 from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
@@ -64,6 +64,9 @@ class Provider(Struct, frozen=True, kw_only=True):
     default_model: str | None = None
     # Its host profile; by default it is derived from the base URL.
     host: HostProfile | None = None
+    # Of a cloud platform; they are part of its paths.
+    region: str | None = None
+    project: str | None = None
     # Parsers of calls and reasoning in text: `auto`, `off` or a name; by default `auto` where models leak them.
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
@@ -83,7 +86,13 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def profile(self, model: str | None) -> HostProfile:
         """Return the configured host profile, or the one for the host name, or else for protocol and model."""
-        return self.host or _recognize(self.base_url, self.protocol) or default_profile(self.protocol, model or "")
+        return self.host or recognize_url(self.base_url, self.protocol) or default_profile(self.protocol, model or "")
+
+    @property
+    def address(self) -> Address | None:
+        """The paths of the cloud platform that serves the protocol; None if it is served at the vendor's paths."""
+        host = self.host or recognize_url(self.base_url, self.protocol)
+        return None if host is None or not host.address.path or self.path is not None else host.address
 
     @property
     def origin(self) -> Origin:
@@ -99,15 +108,17 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     def request_headers(self, surface: Surface) -> dict[str, str]:
         """Return the headers of every request. Configured headers override the protocol's."""
-        headers = dict(surface.headers)
+        headers = dict(surface.headers) if self.address is None else {}
         if self.api_key is not None:
             name, value = surface.auth_header(self.api_key)
+            if self.address is not None:
+                name, value = "authorization", f"Bearer {self.api_key}"
             headers[name] = value
         return headers | {name.lower(): value for name, value in self.headers.items()}
 
 
 @lru_cache(maxsize=256)
-def _recognize(base_url: str, protocol: str) -> HostProfile | None:
+def recognize_url(base_url: str, protocol: str) -> HostProfile | None:
     """Return the built-in profile for a base URL and protocol, None if the host is unknown."""
     origin = parse_origin(base_url)
     return recognize_host(origin.host, origin.port, urlsplit(base_url).path, protocol)

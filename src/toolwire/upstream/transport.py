@@ -18,7 +18,7 @@ import ssl
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import httptools
 
@@ -127,6 +127,16 @@ class TransportError(Exception):
         self.exhausted = exhausted
 
 
+class StreamConverter(Protocol):
+    """Converts the bytes of a stream; both methods raise ValueError if they are invalid."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Convert the next bytes."""
+
+    def close(self) -> None:
+        """Check that the stream is complete."""
+
+
 class UpstreamResponse:
     """The response of an upstream: status and headers at once, the body as it arrives."""
 
@@ -137,6 +147,7 @@ class UpstreamResponse:
         self._pool = pool
         self._read_timeout = read_timeout
         self._open = True
+        self._converter: StreamConverter | None = None
         encoding = connection.headers.get("content-encoding")
         self._decoder = None if encoding is None else self._build_decoder(encoding)
 
@@ -148,9 +159,28 @@ class UpstreamResponse:
         finally:
             self.close()
 
+    def convert(self, converter: StreamConverter) -> None:
+        """Convert the rest of the body as it is read."""
+        self._converter = converter
+
     def next(self) -> Awaitable[bytes]:
         """Wait for the next chunk of the body; empty at its end."""
+        return self._next_chunk() if self._converter is None else self._next_converted(self._converter)
+
+    def _next_chunk(self) -> Awaitable[bytes]:
+        """Wait for the next chunk of the body as the upstream sent it."""
         return self._connection.read(self._read_timeout) if self._decoder is None else self._next_decoded(self._decoder)
+
+    async def _next_converted(self, converter: StreamConverter) -> bytes:
+        """Wait for the next chunk that the converter returns."""
+        try:
+            while data := await self._next_chunk():
+                if converted := converter.feed(data):
+                    return converted
+            converter.close()
+        except ValueError as error:
+            raise TransportError(f"{self._connection.origin.authority}: {error}", sent=True) from None
+        return b""
 
     async def _next_decoded(self, decoder: ContentDecoder) -> bytes:
         """Wait for the next decoded chunk. Some servers compress although `identity` was requested."""

@@ -16,7 +16,6 @@ from tests.support.gateway.in_process import (
 )
 from tests.support.servers.http_responses import CHAT_RESPONSE
 from tests.support.servers.upstream import ScriptedUpstream
-from toolwire.codec.interface import Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.emulation import tool_search
@@ -81,10 +80,8 @@ def test_request_head_cache_is_bounded() -> None:
     provider = services.router.providers["up"]
 
     def head(number: int) -> None:
-        route = Route(
-            path=f"/v1beta/models/{number:0500d}:generateContent", headers=(("anthropic-beta", f"{number:04000d}"),)
-        )
-        services.sender._request_head(provider, PROTOCOLS["gemini"], route)
+        path, headers = f"/v1beta/models/{number:0500d}:generateContent", (("anthropic-beta", f"{number:04000d}"),)
+        services.sender._request_head(provider, PROTOCOLS["gemini"], path, headers)
 
     assert growth(head, 6000) < LIMIT
 

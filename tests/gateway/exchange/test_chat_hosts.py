@@ -263,7 +263,7 @@ def test_unknown_host_is_refused() -> None:
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
     assert {"openai", "generic"} <= set(HOST_NAMES)
     with pytest.raises(ConfigError, match=r"providers\.p\.host: only valid for openai-chat"):
-        parse_config(config.replace("openai-chat", "gemini"), {})
+        parse_config(config.replace("openai-chat", "gemini-interactions"), {})
 
 
 def test_known_host_gets_from_chat_clients_only_what_it_accepts() -> None:

@@ -50,6 +50,9 @@ class Anthropic(SdkClient):
         self.history.append({"role": "user", "content": results})
         return self._request()
 
+    def _client(self) -> Any:
+        return _anthropic(self.base_url)
+
     def _request(self) -> ReceivedResponse:
         options: dict[str, Any] = {"model": self.model, "max_tokens": 2000, "messages": self.history}
         if self.tools:
@@ -60,7 +63,7 @@ class Anthropic(SdkClient):
             options["thinking"] = {"type": "adaptive", "display": "summarized"}
         options |= self.options
         pieces = 1
-        client = _anthropic(self.base_url)
+        client = self._client()
         if self.stream:
             with client.messages.stream(**options) as stream:
                 pieces = len([event for event in stream if event.type == "content_block_delta"])

@@ -30,6 +30,9 @@ class Gemini(SdkClient):
         self.history.append({"role": "user", "parts": parts})
         return self._request()
 
+    def _client(self) -> genai.Client:
+        return _google(self.base_url)
+
     def _request(self) -> ReceivedResponse:
         config: dict[str, Any] = {}
         if self.tools:
@@ -42,7 +45,7 @@ class Gemini(SdkClient):
             config["thinking_config"] = {"include_thoughts": True}
         config |= self.options
         options: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
-        client = _google(self.base_url)
+        client = self._client()
         if self.stream:
             chunks = list(client.models.generate_content_stream(**options))
         else:

@@ -27,6 +27,7 @@ from toolwire.canonical.tools import FunctionTool, HostedKind, HostedTool, McpSe
 from toolwire.codec.encoding.client_tools import client_function
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import LocatedTool, conversation_tools, report_excluded_tool
+from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.codec.wire.extras import unescape_pointer
 from toolwire.codec.wire.reader import decode_json, decode_members, escape_pointer
@@ -229,7 +230,9 @@ def substitute_functions(request: Request, plan: EncodingPlan, names: HostedTool
 
     The tool choice and calls in the history follow.
     """
-    if plan.same_protocol or not request.tools or NativeTool not in map(type, request.tools):
+    if not request.tools or NativeTool not in map(type, request.tools):
+        return request
+    if plan.same_protocol and accepts_native("client", plan.target.host):
         return request
     tools, choice, chosen = list(request.tools), request.tool_choice, chosen_native_tool(request)
     native_kinds = () if names is None else names.native_kinds
@@ -262,6 +265,12 @@ def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: t
     plan.report.approximated(("tools", index), "", f"declared as the function {name}, run by the client")
     plan.tools.substitute_function(kind, name)
     return FunctionTool(name=name, description=description, parameters=Raw(msgspec.json.encode(schema)))
+
+
+def accepts_native(executor: str, host: HostProfile) -> bool:
+    """Return whether a host accepts the protocol's own tools that client or server run."""
+    rules = host.tools
+    return host.pass_through or (rules.hosted if executor == "server" or rules.client_run is None else rules.client_run)
 
 
 def report_missing_native(located_tool: LocatedTool, plan: EncodingPlan, *, has_connectors: bool = False) -> None:

@@ -118,6 +118,20 @@ def encode_user(user: str, report: LossReport, pattern: str | None = USER_PATTER
     return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
+def fit_betas(betas: str, host: HostProfile, report: LossReport) -> str:
+    """Return the value of `anthropic-beta` without names that the host rejects; each is reported."""
+    if host.fields.betas is None or host.pass_through:
+        return betas
+    names = []
+    for name in filter(None, map(str.strip, betas.split(","))):
+        renamed = host.fields.renamed_betas.get(name, name)
+        if renamed in host.fields.betas:
+            names.append(renamed)
+        else:
+            report.dropped((), "", host.rejects(f"the beta {name}"), severity="warning")
+    return ",".join(dict.fromkeys(names))
+
+
 class _BodyRules(Struct, frozen=True):
     """Names of members that a host and model do not accept."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import fields
 
 from toolwire.codec.hosts.profile import Facts, FactSource, HostProfile
 
-GROUPS = ("messages", "content", "reasoning", "tools", "choice", "thinking", "output", "fields")
+GROUPS = ("address", "messages", "content", "reasoning", "tools", "choice", "thinking", "output", "fields")
 
 
 class Fact(NamedTuple):

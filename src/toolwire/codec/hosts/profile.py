@@ -39,6 +39,24 @@ class Recognition(Facts, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()  # glob patterns
 
 
+class AddressFacts(Facts, frozen=True, kw_only=True):
+    """The endpoints of a cloud platform that serves the protocol at paths of its own.
+
+    `{region}`, `{project}` and `{model}` in them stand for settings of the provider and for the model.
+    """
+
+    base_urls: dict[str, str] = field(default_factory=dict)  # by glob pattern of the region; the first match counts
+    path: str = ""  # of requests; empty: that of the protocol
+    stream_path: str = ""  # of requests for a stream
+    count_path: str = ""  # for counting tokens; empty: there is none
+    count_members: tuple[str, ...] = ()  # the only members of a request to count; empty: those of the protocol
+    moved: tuple[str, ...] = ()  # members of the body that the path states instead
+    version: str = ""  # the member `anthropic_version`; empty: the body has none
+    cache_control: bool = True  # accepts it at the top level; otherwise it is written to the last block
+    beta_member: str = ""  # the member for what `anthropic-beta` lists; empty: it stays a header
+    framing: Literal["sse", "aws"] = "sse"  # of streams; aws: `application/vnd.amazon.eventstream`
+
+
 class MessageFacts(Facts, frozen=True, kw_only=True):
     """Roles, order and members of messages."""
 
@@ -101,6 +119,8 @@ class ToolFacts(Facts, frozen=True, kw_only=True):
     id_limit: int = 40
     freeform: bool = True  # accepts freeform tools (`"type": "custom"`)
     hosted: bool = True  # accepts tools that the vendor runs
+    client_run: bool | None = None  # accepts tools that the vendor defines and the client runs; None: as hosted ones
+    deferred: bool = True  # accepts tools that a search loads (`defer_loading`)
     typed: bool = True  # accepts a `type` on functions of the Messages API
     bare_functions: bool = True  # accepts functions without `parameters`, or without `type` at the root of the schema
     strict: Literal["accepted", "ignored", "refused", "uniform"] = "accepted"  # uniform: all tools must agree on it
@@ -199,6 +219,8 @@ class FieldFacts(Facts, frozen=True, kw_only=True):
     max_temperature: float | None = None
     top_k: bool = False  # accepts `top_k`
     stores_by_default: bool = False  # stores responses unless `store` is false
+    betas: tuple[str, ...] | None = None  # accepted values of `anthropic-beta`; None: all
+    renamed_betas: dict[str, str] = field(default_factory=dict)  # the host's names of betas, by Anthropic's
     cache_key: bool = False  # finds the cache of a conversation by its `prompt_cache_key`
 
 
@@ -229,6 +251,7 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
     protocol: str = "openai-chat"
     pass_through: bool = False  # leaves requests of clients of the same protocol unchanged
     recognition: Recognition = Recognition()
+    address: AddressFacts = AddressFacts()
     messages: MessageFacts = MessageFacts()
     content: ContentFacts = ContentFacts()
     reasoning: ReasoningFacts = ReasoningFacts()

@@ -40,13 +40,15 @@ HOST_NAMES = (
     "volcengine",
     "gemini",
     "anthropic-chat",
+    "bedrock",
+    "vertex",
     "generic",
     "compatible",
 )
 """Names of all hosts. Recognition tries them in this order."""
 
 CHAT = "openai-chat"
-PROFILED_PROTOCOLS = (CHAT, "openai-responses", "anthropic", "ollama", "openrouter")
+PROFILED_PROTOCOLS = (CHAT, "openai-responses", "anthropic", "gemini", "ollama", "openrouter")
 """Protocols whose hosts differ."""
 
 # OpenAI's models behind a proxy: they reject `max_tokens`.

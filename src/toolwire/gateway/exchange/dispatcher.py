@@ -72,7 +72,7 @@ class Dispatcher:
         self._transport = transport
         self.services = ExchangeServices(
             router=router,
-            sender=UpstreamSender(transport, limits),
+            sender=UpstreamSender(transport, limits, conversation_state.body_executor),
             catalog=ModelCatalog(transport, models),
             context_sizes=ContextSizes(),
             limits=limits,

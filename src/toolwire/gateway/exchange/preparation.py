@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import disable_storage
+from toolwire.codec.encoding.hosts import fit_betas
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
@@ -114,6 +115,7 @@ def build_upstream_request(
         list(exchange.client_request.losses),
     )
     upstream_request = _translate_draft(draft, route_tools, complete=complete)
+    _fit_headers(draft, upstream_request)
     if refusals := exchange.services.refused_settings.find(backend, exchange.request.model):
         omit_settings(exchange, upstream_request, refusals)
         raise_for_losses(upstream_request.losses, draft.upstream.name, strict=exchange.strict)
@@ -163,6 +165,21 @@ def _translate_draft(draft: Draft, route_tools: RouteTools | None, *, complete: 
         encoding = prompt_tools(encoding, draft.upstream, draft.target, draft.dialect)
     _check_losses(draft, encoding)
     return _upstream_request(draft, encoding)
+
+
+def _fit_headers(draft: Draft, upstream_request: UpstreamRequest) -> None:
+    """Leave out of the headers, and report, what the host rejects."""
+    report, name = LossReport(), draft.upstream.surface.passthrough_header
+    headers = [
+        (header, fit_betas(value, draft.target.host, report) if header == name else value)
+        for header, value in upstream_request.route.headers
+    ]
+    if not report and headers == list(upstream_request.route.headers):
+        return
+    upstream_request.route = replace(upstream_request.route, headers=tuple(item for item in headers if item[1]))
+    losses = report.resolve(draft.exchange.request, draft.client.wire_names)
+    upstream_request.losses = upstream_request.losses + losses
+    raise_for_losses(losses, draft.upstream.name, strict=draft.exchange.strict)
 
 
 def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -> Target:

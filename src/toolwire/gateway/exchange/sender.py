@@ -30,12 +30,21 @@ from toolwire.gateway.errors import (
 )
 from toolwire.gateway.exchange.call_checks import CallChecker
 from toolwire.gateway.exchange.routing import Backend
+from toolwire.gateway.limits import BodyExecutor, is_heavy_body
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.translation.body import body_bytes
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
+from toolwire.upstream.address import (
+    UnaddressableRequest,
+    address_request,
+    convert_error,
+    convert_response,
+)
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, request_head
+
+WireHeaders = tuple[tuple[str, str], ...]
 
 
 class UpstreamRequest(Struct):
@@ -117,18 +126,18 @@ _LIMIT_ERROR_BODY = 1024 * 1024
 class UpstreamSender:
     """Sends requests to providers, with retries and cached request heads."""
 
-    def __init__(self, transport: Transport, limits: LimitsSection) -> None:
+    def __init__(self, transport: Transport, limits: LimitsSection, body_executor: BodyExecutor) -> None:
         self._transport = transport
         self._limits = limits
-        self._request_heads: BoundedMemo[tuple[str, str, tuple[tuple[str, str], ...]], tuple[Origin, bytes]] = (
-            BoundedMemo()
-        )
+        self._body_executor = body_executor
+        self._request_heads: BoundedMemo[tuple[str, str, WireHeaders], tuple[Origin, bytes]] = BoundedMemo()
 
     async def send(self, upstream_request: UpstreamRequest, body: bytes) -> UpstreamResponse:
         """Send one request, retrying while the provider does not process it."""
         backend, retries = upstream_request.backend, 0
         provider = backend.provider
-        origin, head = self._request_head(provider, upstream_request.codec, upstream_request.route)
+        path, headers, body = await self.address(upstream_request, body)
+        origin, head = self._request_head(provider, upstream_request.codec, path, headers)
         while True:
             try:
                 response = await self._transport.send(
@@ -140,7 +149,7 @@ class UpstreamSender:
                     first_byte_timeout=backend.timeout or provider.first_byte_timeout,
                 )
                 if response.status < 300:
-                    return response
+                    return convert_response(response, provider.address)
                 rejection = RequestRejected(
                     await self._decode_error(upstream_request, response), attempt=classify_status(response.status)
                 )
@@ -152,17 +161,32 @@ class UpstreamSender:
             retries += 1
             await asyncio.sleep(delay)
 
-    def _request_head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
+    async def address(self, upstream_request: UpstreamRequest, body: bytes) -> tuple[str, WireHeaders, bytes]:
+        """Return path, headers and body of a request, in the form of the provider's platform."""
+        provider, route = upstream_request.backend.provider, upstream_request.route
+        if (address := provider.address) is None:
+            return route.path or "/", route.headers, body
+        try:
+            addressed = await self._body_executor.run(
+                address_request, provider, address, route, body, heavy=is_heavy_body(body)
+            )
+        except UnaddressableRequest as error:
+            raise RequestRejected(provider_error(provider, "invalid_request", f"has {error}", status=400)) from None
+        return addressed.path, addressed.headers, addressed.body
+
+    def _request_head(
+        self, provider: Provider, upstream: Codec, path: str, route_headers: WireHeaders
+    ) -> tuple[Origin, bytes]:
         """Return the origin to connect to and the encoded HTTP head of a request, from a cache if possible."""
-        key = (provider.name, path := route.path or "/", route.headers)
+        key = (provider.name, path, route_headers)
         if (cached := self._request_heads.get(key)) is not None:
             return cached
         headers = {"content-type": "application/json"} | provider.request_headers(upstream.surface)
-        for name, value in route.headers:
+        for name, value in route_headers:
             is_list = name == upstream.surface.passthrough_header and name in headers
             headers[name] = f"{headers[name]},{value}" if is_list else value
         request = provider.origin, request_head(provider.origin, provider.request_target(path), headers.items())
-        self._request_heads.put(key, request, estimate_entry_size(path, *(value for _, value in route.headers)))
+        self._request_heads.put(key, request, estimate_entry_size(path, *(value for _, value in route_headers)))
         return request
 
     async def _decode_error(self, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse) -> ApiError:
@@ -175,6 +199,8 @@ class UpstreamSender:
             )
         try:
             body = await upstream_response.read(min(_LIMIT_ERROR_BODY, self._limits.answer))
+            if provider.address is not None and provider.protocol == "anthropic":
+                body = convert_error(body, upstream_response.status, upstream_response.headers)
             error = upstream_request.codec.decode_error(
                 body_bytes(body, upstream_request.codec.name), upstream_response.status
             )

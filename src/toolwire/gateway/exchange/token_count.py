@@ -5,13 +5,14 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from toolwire.codec.token_count import estimate_tokens
+from toolwire.codec.token_count import TokenCountApi, estimate_tokens
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import is_heavy_body
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.address import UnaddressableRequest, address_count
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 # Agents count tokens before each request: they should not wait long for a number that can be estimated.
@@ -24,6 +25,19 @@ class TokenCount(Struct, frozen=True):
 
     tokens: int
     is_estimate: bool
+
+
+def _count_request(upstream_request: UpstreamRequest, api: TokenCountApi) -> tuple[str, bytes] | None:
+    """Return path and body of a request for the count; None if the provider has no endpoint for it."""
+    provider, route, body = upstream_request.backend.provider, upstream_request.route, upstream_request.body
+    path = route.path or ""
+    if (address := provider.address) is None:
+        return api.count_path(path), api.wrap_request(body, path)
+    try:
+        addressed = address_count(provider, address, route, api.unwrap_request(api.wrap_request(body, path)))
+    except UnaddressableRequest:
+        return None
+    return None if addressed is None else (addressed.path, addressed.body)
 
 
 class TokenCounter:
@@ -54,15 +68,14 @@ class TokenCounter:
         )
         if codec is None or provider.path is not None or upstream_request.route.path is None:
             return None
-        path = codec.count_path(upstream_request.route.path)
+        counted = await self._body_executor.run(
+            _count_request, upstream_request, codec, heavy=is_heavy_body(upstream_request.body)
+        )
+        if counted is None:
+            return None
+        path, body = counted
         headers = {"content-type": "application/json"} | provider.request_headers(upstream_request.codec.surface)
         head = request_head(provider.origin, provider.request_target(path), headers.items())
-        body = await self._body_executor.run(
-            codec.wrap_request,
-            upstream_request.body,
-            upstream_request.route.path,
-            heavy=is_heavy_body(upstream_request.body),
-        )
         try:
             async with asyncio.timeout(COUNT_TIMEOUT):
                 response = await self._transport.send(

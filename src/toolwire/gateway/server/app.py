@@ -291,13 +291,12 @@ class App:
         if previous := bytes(dry_run.previous):
             cache = await self._estimate_cache(replace(client_request, body=previous), upstream_request)
         provider = upstream_request.backend.provider
+        path, _, body_sent = await self._dispatcher.services.sender.address(upstream_request, upstream_request.body)
         translation = {
             "provider": provider.name,
             "protocol": provider.protocol,
-            "address": replace(provider, query={}).request_target(
-                upstream_request.route.path or "/"
-            ),  # `query` may contain keys
-            "body": msgspec.Raw(upstream_request.body),
+            "address": replace(provider, query={}).request_target(path),  # `query` may contain keys
+            "body": msgspec.Raw(body_sent),
             "losses": upstream_request.losses,
         } | cache
         encoded = await executor.run(msgspec.json.encode, translation, heavy=is_heavy_body(body))

@@ -25,6 +25,7 @@ from toolwire.canonical.tools import (
 from toolwire.codec.encoding.hosted_tools import (
     TOOLS_RESTRICTED,
     HostedToolNames,
+    accepts_native,
     choosable_tools,
     chosen_native_tool,
     decode_hosted_tool,
@@ -331,11 +332,9 @@ def decode_choice(shape: ChoiceShape) -> ToolChoice:
 
 def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     """Encode the tools, None if there are none."""
-    if plan.same_protocol:
-        if request.tools is None:
-            return None
-        return [_encode_anthropic_tool(tool, ("tools", index), plan) for index, tool in enumerate(request.tools)]
     plan.request = request
+    if plan.same_protocol:
+        return _encode_anthropic_tools(request, plan)
     report_group_descriptions(request, plan.report)
     plan.can_search_tools = any(is_tool_search(located.tool) for located in plan.offered_tools(request))
     tools: list[Any] = []
@@ -346,18 +345,26 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     return tools or None
 
 
-def _encode_anthropic_tool(tool: Tool, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a tool that came from an Anthropic client."""
-    (located_tool,) = flatten_tool(tool, path)
-    return encode_tool(located_tool, plan)
+def _encode_anthropic_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+    """Encode the tools of an Anthropic client, without those that the host rejects."""
+    if request.tools is None:
+        return None
+    located = [flat for index, tool in enumerate(request.tools) for flat in flatten_tool(tool, ("tools", index))]
+    encoded = [tool for flat in located if (tool := encode_tool(flat, plan)) is not None]
+    return encoded if encoded or not located else None
 
 
 def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
     """Encode one tool; report it and return None if Anthropic has no equivalent."""
     tool = located_tool.tool
-    if isinstance(tool, NativeTool):
-        return tool.body if tool.protocol == FAMILY else _encode_foreign_native(tool, located_tool, plan)
-    return _encode_function(tool, located_tool.path, plan)
+    if not isinstance(tool, NativeTool):
+        return _encode_function(tool, located_tool.path, plan)
+    if tool.protocol != FAMILY:
+        return _encode_foreign_native(tool, located_tool, plan)
+    if accepts_native(tool.executor, plan.target.host):
+        return tool.body
+    report_missing_native(located_tool, plan)
+    return None
 
 
 def _encode_foreign_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
@@ -390,13 +397,18 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
     name = tool.name
     callers: tuple[str, ...] | None = tool.allowed_callers
     deferred: bool | UnsetType = none_to_unset(tool.defer)
+    if tool.defer and not (plan.target.host.pass_through or plan.target.host.tools.deferred):
+        plan.report.approximated(
+            path, "defer", f"{plan.target.host.rejects('deferred tools')}; declared from the start"
+        )
+        deferred = UNSET
     if not plan.same_protocol:
         name = plan.tools.declare(tool, path, plan.report)
         report_allowed_callers(tool, path, plan.report)
         callers = None
         if tool.asynchronous:
             plan.report.dropped(path, "asynchronous")
-        deferred = _encode_deferral(tool, path, plan)
+        deferred = _encode_deferral(tool, path, plan) if deferred is True else UNSET
     strict: bool | None
     if isinstance(tool, FreeformTool):
         schema, strict = freeform_schema(), None

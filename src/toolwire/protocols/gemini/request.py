@@ -19,6 +19,7 @@ from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import use_target_tool
 from toolwire.codec.encoding.fallbacks import report_message_fields
 from toolwire.codec.encoding.hosted_tools import substitute_functions
+from toolwire.codec.encoding.hosts import fit_fields
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import leading_system_count
@@ -296,6 +297,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     restore_extras(body, request, FAMILY)
     if not same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
+    if not target.host.pass_through:
+        fit_fields(request, body, plan, {})
     if model is not None and not is_legal_name(model):
         plan.report.dropped((), "model", f"invalid model name: expected {_LEGAL_NAME}", constraint=True)
     return EncodedBody(body, plan.report, plan.tools.mapping, _route(request, model, target))

@@ -78,6 +78,7 @@ _SINGLE_BAG = "gemini:tools:object"
 _LIST_FORM = "gemini:tool:listed"
 _OPENAPI = "gemini:schema:openapi"
 _OPENAPI_RESPONSE = "gemini:schema:openapi-response"
+_SHOW_HOSTED_CALLS = "toolConfig/includeServerSideToolInvocations"
 _FUNCTIONS_FIELDS = ("functionDeclarations", "function_declarations")
 
 HOSTED_TOOLS = HostedToolNames(
@@ -263,7 +264,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
             computers.append({offered.name: offered.body})
         else:
             _encode_foreign_native(offered, located_tool, plan, hosted, config, with_functions=with_functions)
-    if functions and hosted:
+    if functions and hosted and _SHOW_HOSTED_CALLS not in plan.target.host.fields.refused:
         config["includeServerSideToolInvocations"] = True
     tools = [{"functionDeclarations": functions}] if functions else []
     return [*tools, *hosted, *computers] or None, config

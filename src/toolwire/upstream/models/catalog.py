@@ -106,7 +106,10 @@ class ModelCatalog:
     def _entry(self, provider: Provider, model: str) -> CatalogEntry:
         """Return the entry of a model from all sources but the provider."""
         surface = PROTOCOLS[provider.protocol].surface
-        headers = provider.request_headers(surface) if surface.version_header is not None else {}
+        # Cloud platforms have versions of their own, which accept what the protocol's default version does.
+        headers = dict(surface.headers)
+        if surface.version_header is not None:
+            headers |= provider.request_headers(surface)
         return CatalogEntry(
             info=merge_info(*self.sources(provider, model).values()),
             host=self._host_profile(provider, model),
@@ -137,7 +140,7 @@ def _may_ask(entry: CatalogEntry) -> bool:
 async def fetch_entry(transport: Transport, provider: Provider, model: str, timeout: float) -> bytes | None:
     """Fetch the model's entry in the provider's list; None if the provider does not answer with one."""
     protocol = provider.protocol
-    if (path := model_path(protocol, model)) is None:
+    if (path := model_path(protocol, model)) is None or provider.address is not None:
         return None
     headers = provider.request_headers(PROTOCOLS[protocol].surface)
     target = replace(provider, path=None).request_target(path)

@@ -16,8 +16,9 @@ from toolwire.canonical.response import Response
 from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Codec, ResponseContext, Route
-from toolwire.codec.surface import ModelCard
+from toolwire.codec.surface import EndpointMatch, ModelCard
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.address import BETA_HEADER, EVENT_STREAM_TYPE
 from toolwire.upstream.asgi import (
     JSON_HEADER,
     AsgiRequest,
@@ -32,6 +33,7 @@ from toolwire.upstream.asgi import (
 from toolwire.upstream.simulator.faults import ERROR_RESPONSE, ScriptedFault, break_body, break_early, split_events
 from toolwire.upstream.simulator.hosts.dialects import ChatDialect
 from toolwire.upstream.simulator.hosts.host import SimulatedHost
+from toolwire.upstream.simulator.hosts.platforms import InvokeDialect, encode_exception
 from toolwire.upstream.simulator.hosts.refusals import HostRefusal
 from toolwire.upstream.simulator.model import check_dialect, generate_reply, write_as_text
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
@@ -48,6 +50,8 @@ from toolwire.upstream.simulator.validation import (
     unsupported_tools_error,
 )
 
+_PLATFORM_VERSION = "2023-06-01"
+"""The version of Anthropic's API that the versions of cloud platforms correspond to."""
 _STORED_KINDS = {"openai-responses": "response", "gemini-interactions": "interaction"}
 
 
@@ -143,15 +147,28 @@ class Simulator:
             try:
                 await self._handle(http_request, codec)
             except ProviderRejection as rejection:
-                await _send_error(http_request, rejection.error, codec)
+                await _send_error(http_request, rejection.error, codec, is_invoke=self._is_invoke(codec))
             except HostRefusal as refusal:
-                await http_request.respond(refusal.status, refusal.body, [JSON_HEADER])
+                headers = [JSON_HEADER]
+                if self._is_invoke(codec):
+                    headers.append(encode_exception("", refusal.status)[1])
+                await http_request.respond(refusal.status, refusal.body, headers)
+
+    def _is_invoke(self, codec: Codec) -> bool:
+        """Return whether the host answers as Bedrock's `InvokeModel` does."""
+        host = self._hosts.get(codec.name)
+        return host is not None and host.profile.address.framing == "aws"
+
+    def _match_endpoint(self, path: str, codec: Codec) -> EndpointMatch | None:
+        """Return the facts in a path of the protocol, or of the platform that serves it; None if it is neither."""
+        host = self._hosts.get(codec.name)
+        return host.match(path) if host is not None and host.is_platform else codec.surface.match(path)
 
     def _match_protocol(self, http_request: AsgiRequest) -> Codec:
         """Return the codec of the protocol that the path belongs to, or else that the request looks like."""
         path, headers = http_request.path, http_request.headers
         for codec in self._codecs.values():
-            if codec.surface.match(path) is not None:
+            if self._match_endpoint(path, codec) is not None:
                 return codec
         guess = "openai-chat"
         if path.startswith("/api/"):
@@ -166,7 +183,7 @@ class Simulator:
         """Handle one HTTP request. Raises `ProviderRejection` for an error response."""
         if self._require_key and not _has_key(http_request, codec):
             raise ProviderRejection(missing_key_error(codec.name))
-        endpoint = codec.surface.match(http_request.path)
+        endpoint = self._match_endpoint(http_request.path, codec)
         if endpoint is None:
             await _send_json(http_request, await self._model_resource(http_request, codec))
             return
@@ -175,10 +192,13 @@ class Simulator:
         body = await _read_body(http_request, self._limit_body)
         version = http_request.header(codec.surface.version_header or "") or None
         route = Route(path=http_request.path, model=endpoint.model, stream=endpoint.stream, version=version)
+        host = self._hosts.get(codec.name)
+        if host is not None and host.is_platform and not endpoint.counts_tokens:
+            body = host.remove_frame(body, http_request.header(BETA_HEADER), endpoint)
+            route = replace(route, version=_PLATFORM_VERSION)
         if endpoint.counts_tokens:
             await _send_json(http_request, _count_tokens(codec, body, route))
             return
-        host = self._hosts.get(codec.name)
         if host is not None:
             host.check_request(body)
         request = decode_valid_request(codec, body, route, check=host is None or host.keeps_vendor_rules)
@@ -271,13 +291,17 @@ async def _send_json(http_request: AsgiRequest, value: Any) -> None:
     await http_request.respond(200, msgspec.json.encode(value), [JSON_HEADER])
 
 
-async def _send_error(http_request: AsgiRequest, error: ApiError, codec: Codec) -> None:
-    """Send an error in the protocol's format."""
+async def _send_error(http_request: AsgiRequest, error: ApiError, codec: Codec, *, is_invoke: bool) -> None:
+    """Send an error in the protocol's format, or in that of Bedrock's `InvokeModel`."""
     status = error.status or codec.surface.status_of(error.kind)
     headers: list[Header] = [JSON_HEADER]
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%g" % error.retry_after))
-    await http_request.respond(status, codec.encode_error(replace(error, status=status)).to_bytes(), headers)
+    body = codec.encode_error(replace(error, status=status)).to_bytes()
+    if is_invoke:
+        body, exception = encode_exception(error.message, status)
+        headers.append(exception)
+    await http_request.respond(status, body, headers)
 
 
 def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
@@ -312,10 +336,11 @@ class Answer:
     """A response in the bytes of its protocol, and of the host if it has a dialect."""
 
     def __init__(
-        self, codec: Codec, response: Response, context: ResponseContext, *, dialect: ChatDialect | None
+        self, codec: Codec, response: Response, context: ResponseContext, *, dialect: ChatDialect | InvokeDialect | None
     ) -> None:
         self.response = response
-        self.stream_type = codec.surface.stream_type
+        is_invoke = isinstance(dialect, InvokeDialect)
+        self.stream_type = EVENT_STREAM_TYPE if is_invoke else codec.surface.stream_type
         self._codec = codec
         self._context = context
         self._dialect = dialect
@@ -336,6 +361,8 @@ class Answer:
 
     def _adapt_frames(self, data: bytes) -> bytes:
         """Return frames in the dialect of the host."""
+        if isinstance(self._dialect, InvokeDialect):
+            return self._dialect.adapt_stream(data)
         return escape_line_separators(data if self._dialect is None else self._dialect.adapt_stream(data))
 
 

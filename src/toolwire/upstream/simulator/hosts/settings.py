@@ -19,6 +19,7 @@ def check_fields(body: JsonObject, profile: HostProfile, standard: Fields) -> Vi
         known = {name.partition("/")[0] for name in fields.known} or {field.name for field in standard} | host_fields(
             profile
         )
+        known |= set(profile.address.moved)
         for name in body.keys() - known:
             yield violation("fields.unknown", name, name=name, value=body[name], path=name)
     for pointer in fields.refused:
