@@ -45,6 +45,8 @@ MODELS = {
     "volcengine": ("doubao-seed-1-6",),
     "gemini": ("gemini-3-pro",),
     "anthropic-chat": ("claude-sonnet-5",),
+    "bedrock": ("eu.anthropic.claude-opus-5-5-v1:0",),
+    "vertex": ("claude-opus-5-5",),
     "generic": ("some-model",),
 }
 """Models of each host, one for every set of rules that its profile has."""

@@ -299,6 +299,18 @@ NO_THINKING = "the model does not think"
 NO_THINKING_VISIBILITY = "the target has no setting for visible thinking"
 
 
+MAX_TEMPERATURE = 2
+"""The greatest temperature of OpenAI's and Google's models."""
+
+
+def fit_temperature(temperature: float, plan: EncodingPlan) -> float:
+    """Return the temperature within the target's range; a change is reported."""
+    if plan.same_protocol or temperature <= MAX_TEMPERATURE:
+        return temperature
+    plan.report.approximated(("sampling",), "temperature", f"the target's temperature is at most {MAX_TEMPERATURE}")
+    return MAX_TEMPERATURE
+
+
 def report_thinking_visibility(thinking: Thinking, report: LossReport, path: SourcePath = ("thinking",)) -> None:
     """Report visibility settings at a target that shows summaries of its thinking, or none."""
     if thinking.visibility == "full":

@@ -32,6 +32,11 @@ def host_rules(host: HostProfile) -> IdAndNameRules:
     return IdAndNameRules(re.compile(tools.id_pattern), tools.id_limit, names, freeform=tools.freeform)
 
 
+def with_host_names(rules: IdAndNameRules, host: HostProfile) -> IdAndNameRules:
+    """Return a protocol's limits with those of a known host on names of tools."""
+    return rules if host.pass_through else replace(rules, names=host_rules(host).names)
+
+
 def choice_rule(plan: EncodingPlan) -> ChoiceRule:
     """Return the tool choices that host and model accept."""
     return rule_for(plan.target.host.choice.rules, plan.target.model or "") or _NO_CHOICE

@@ -64,9 +64,13 @@ def _remove_tool_types(tools: list[Any], plan: EncodingPlan) -> None:
 
 
 def _fit_choice(choice: ChoiceShape, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Disable thinking beside a forced choice if the host rejects both at once."""
+    """Replace a choice that the host rejects, and disable thinking beside one that it rejects only then."""
     host, rule = plan.target.host, choice_rule(plan)
     mode = _MODES.get(str(choice.type), str(choice.type))
+    if mode not in rule.modes:
+        mode = "required" if mode == "named" and "required" in rule.modes else "auto"
+        choice.type, choice.name = "any" if mode == "required" else "auto", UNSET
+        plan.report.approximated(("tool_choice",), "", f"{host.rejects('this tool choice')}; sent as {choice.type}")
     if rule.thinking_modes is None or mode in rule.thinking_modes or not _is_thinking(body, plan):
         return
     body["thinking"] = ThinkingShape(type="disabled")

@@ -8,7 +8,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
-from toolwire.codec.encoding.fallbacks import fit_output_limit, report_sampling, report_thinking_visibility
+from toolwire.codec.encoding.fallbacks import (
+    fit_output_limit,
+    fit_temperature,
+    report_sampling,
+    report_thinking_visibility,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.extras import (
@@ -154,7 +159,9 @@ def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan
     if sampling.max_tokens is not None:
         reason = "the target generates at least one token"
         config["max_output_tokens"] = fit_output_limit(sampling.max_tokens, plan, 1, reason)
-    for name in ("temperature", "top_p", "seed"):
+    if sampling.temperature is not None:
+        config["temperature"] = fit_temperature(sampling.temperature, plan)
+    for name in ("top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
             config[name] = value
     if sampling.stop is not None and (sampling.stop or plan.same_protocol):

@@ -21,7 +21,6 @@ from toolwire.codec.encoding.plan import MOVING_MARKS, EncodingPlan, IdAndNameRu
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
     assemble,
-    ends_with_assistant_text,
     leading_system_count,
     one_turn_per_message,
     system_turns,
@@ -36,6 +35,7 @@ from toolwire.protocols.openai_chat.hosts import (
     FIELD_LOCATIONS,
     acknowledge_results,
     add_user_message,
+    drop_empty_turns,
     encode_leading_system,
     fit_choice,
     fit_format,
@@ -366,11 +366,13 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
         messages += encode_turn(turn, plan)
         if not plan.same_protocol and not request.plain:
             report_message_extras(turn, plan)
+    if plan.adapts and not host.content.empty_assistant:
+        messages = drop_empty_turns(messages, plan)
     if plan.adapts and not host.messages.user_after_tool:
         messages = acknowledge_results(messages, plan)
     if plan.adapts and host.messages.user_required:
         add_user_message(messages, plan)
-    if plan.adapts and not host.messages.final_assistant and ends_with_assistant_text(request.messages):
+    if plan.adapts and not host.messages.final_assistant:
         mark_prefix(messages, plan)
     return messages
 

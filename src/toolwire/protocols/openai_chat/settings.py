@@ -11,6 +11,7 @@ from toolwire.codec.encoding.fallbacks import (
     NO_THINKING,
     NO_THINKING_VISIBILITY,
     fit_output_limit,
+    fit_temperature,
     report_unsent_thinking,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
@@ -128,7 +129,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
         if name == "top_k" and not plan.same_protocol and not plan.target.host.fields.top_k:
             plan.report.dropped(("sampling",), "top_k")
         else:
-            body[name] = value
+            body[name] = fit_temperature(value, plan) if name == "temperature" else value
     remove_unsupported_sampling(body, plan)
     if sampling.top_logprobs is not None and not plan.same_protocol:
         if sampling.logprobs is False:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from toolwire.codec.encoding.hosted_tools import choosable_tools, report_missing
 from toolwire.codec.encoding.hosts import (
     SYSTEM_ROLES,
     FieldLocations,
+    choice_rule,
     convert_system_messages,
     fit_fields,
     nearest_effort,
@@ -19,11 +21,12 @@ from toolwire.codec.encoding.hosts import (
 )
 from toolwire.codec.encoding.tools import freeform_description, freeform_schema
 from toolwire.codec.encoding.turns import Turn, leading_system_count
-from toolwire.codec.hosts.profile import rule_for
+from toolwire.codec.hosts.profile import matches_model, rule_for
 from toolwire.codec.wire.extras import none_to_unset
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     AdditionalTools,
+    ConfigurationUpdate,
     EasyMessage,
     FormatShape,
     FunctionShape,
@@ -113,6 +116,8 @@ def fit_body(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
     if not host.messages.late_system:
         _join_leading_system(request, body, plan)
     _fit_effort(body, plan)
+    if body.get("tool_choice") not in (None, UNSET):
+        _fit_choice(body, plan)
     text = body.get("text")
     if host.output.format_required and isinstance(text, TextShape) and text.format is UNSET:
         text.format = FormatShape(type="text")
@@ -121,31 +126,43 @@ def fit_body(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
 
 
 def _drop_tool_items(body: dict[str, Any], plan: ItemPlan) -> None:
-    """Remove `additional_tools` items, whose tools are sent with the others."""
-    items = body.get("input")
-    if isinstance(items, list) and any(isinstance(item, AdditionalTools) for item in items):
-        body["input"] = [item for item in items if not isinstance(item, AdditionalTools)]
-        plan.report.approximated((), "tools", f"{plan.target.host.rejects('additional_tools')}; sent as tools")
+    """Remove `additional_tools` items, whose tools are sent with the others, and changes of settings."""
+    items, host = body.get("input"), plan.target.host
+    if not isinstance(items, list):
+        return
+    if any(isinstance(item, AdditionalTools) for item in items):
+        plan.report.approximated((), "tools", f"{host.rejects('additional_tools')}; sent as tools")
+    if any(_is_update(item) for item in items):
+        plan.report.dropped((), "messages", host.rejects("configuration_update"))
+    body["input"] = [item for item in items if not isinstance(item, AdditionalTools) and not _is_update(item)]
+
+
+def _is_update(item: Any) -> bool:
+    """Return whether an item changes settings within the conversation."""
+    if isinstance(item, dict):
+        return item.get("type") == "configuration_update"
+    return isinstance(item, ConfigurationUpdate)
 
 
 def _join_leading_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
     """Join all leading system messages to one, or to `instructions`, as some chat templates require."""
     items = body.get("input")
-    leading: list[EasyMessage | MessageItem] = []
+    leading: list[Any] = []
     for item in items if isinstance(items, list) else ():
-        if isinstance(item, EasyMessage | MessageItem) and item.role in SYSTEM_ROLES:
-            leading.append(item)
-        else:
+        if _role(item) not in SYSTEM_ROLES:
             break
+        leading.append(item)
     instructions = body.get("instructions")
     kept = [] if isinstance(instructions, str) else leading[:1]
     if not isinstance(items, list) or len(leading) == len(kept):
         return
     parts = [part for item in leading for part in _content_parts(item)]
-    if kept:
+    if kept and isinstance(kept[0], dict):
+        kept[0]["content"] = parts
+    elif kept:
         kept[0].content = parts
     else:
-        texts = [part.text for part in parts if isinstance(part, InputText)]
+        texts = [text for part in parts if isinstance(text := _text(part), str)]
         body["instructions"] = "\n\n".join([str(instructions), *texts])
     body["input"] = [
         item for item in items if all(item is not other for other in leading) or any(item is other for other in kept)
@@ -155,12 +172,24 @@ def _join_leading_system(request: Request, body: dict[str, Any], plan: ItemPlan)
         plan.report.approximated(("messages", index), "role", reason)
 
 
-def _content_parts(item: EasyMessage | MessageItem) -> list[Any]:
+def _role(item: Any) -> Any:
+    """Return the role of a message, which is a plain object if it has members without canonical counterpart."""
+    if isinstance(item, dict):
+        return item.get("role")
+    return item.role if isinstance(item, EasyMessage | MessageItem) else None
+
+
+def _content_parts(item: Any) -> list[Any]:
     """Return the content of a message as parts."""
-    content = item.content
+    content = item.get("content", UNSET) if isinstance(item, dict) else item.content
     if isinstance(content, str):
         return [InputText(text=content)]
     return [] if content is UNSET else list(content)
+
+
+def _text(part: Any) -> Any:
+    """Return the text of a part of a message."""
+    return part.get("text") if isinstance(part, dict) else getattr(part, "text", None)
 
 
 def _move_instructions(body: dict[str, Any], plan: ItemPlan) -> None:
@@ -171,6 +200,38 @@ def _move_instructions(body: dict[str, Any], plan: ItemPlan) -> None:
     leading = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else instructions
     body["input"] = [*leading, *items]
     plan.report.approximated((), "system", f"{plan.target.host.rejects('instructions')}; sent as a system message")
+
+
+def _fit_choice(body: dict[str, Any], plan: ItemPlan) -> None:
+    """Replace a tool choice that host and model reject, also because the model thinks."""
+    host, rule, choice = plan.target.host, choice_rule(plan), msgspec.to_builtins(body["tool_choice"])
+    mode = choice if isinstance(choice, str) else "allowed" if choice.get("type") == "allowed_tools" else "named"
+    lower = mode
+    if mode not in rule.modes:
+        lower = "required" if mode == "named" and "required" in rule.modes else "auto"
+        if mode == "allowed":
+            lower = choice.get("mode", "auto")
+            allowed = {tool.get("name") for tool in choice.get("tools", ())}
+            body["tools"] = [tool for tool in body.get("tools") or () if _name(tool) in allowed]
+    if rule.thinking_modes is not None and lower not in rule.thinking_modes and _is_thinking(body, plan):
+        lower = "auto"
+    if lower != mode:
+        body["tool_choice"] = lower
+        plan.report.approximated(("tool_choice",), "", f"{host.rejects(f'the choice {mode}')}; sent as {lower}")
+
+
+def _is_thinking(body: dict[str, Any], plan: ItemPlan) -> bool:
+    """Tell whether the model thinks with these settings."""
+    reasoning = body.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else getattr(reasoning, "effort", None)
+    if isinstance(effort, str):
+        return effort != "none"
+    return matches_model(plan.target.host.thinking.default_on, plan.target.model or str(body.get("model", "")))
+
+
+def _name(tool: Any) -> Any:
+    """Return the name of an encoded tool."""
+    return tool.get("name") if isinstance(tool, dict) else getattr(tool, "name", None)
 
 
 def _fit_effort(body: dict[str, Any], plan: ItemPlan) -> None:

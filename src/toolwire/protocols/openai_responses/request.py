@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
-from toolwire.codec.encoding.computer import decode_computer_use
+from toolwire.codec.encoding.computer import FUNCTION_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
-from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.hosts import encode_user
+from toolwire.codec.encoding.hosted_tools import accepts_native, substitute_functions
+from toolwire.codec.encoding.hosts import encode_user, with_host_names
 from toolwire.codec.encoding.plan import MOVING_MARKS, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
@@ -310,11 +310,13 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     target = resolve_target(target, request, gpt_info)
     adapts = not target.host.pass_through
     rules = _FUNCTION_RULES if adapts and not target.host.tools.freeform else ID_AND_NAME_RULES
+    rules = with_host_names(rules, target.host)
     plan = ItemPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
     plan.has_moving_marks = request.origin in MOVING_MARKS
     if adapts:
         request = fit_messages(request, plan)
-    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
+    computer_use = COMPUTER_USE if accepts_native("client", target.host) else FUNCTION_ADAPTER
+    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, computer_use)
     body: dict[str, Any] = {}
     if target.model is not None:
         body["model"] = target.model

@@ -11,6 +11,7 @@ from toolwire.canonical.tools import NativeTool, OutputFormat, Sampling, Thinkin
 from toolwire.codec.encoding.fallbacks import (
     NO_THINKING,
     fit_output_limit,
+    fit_temperature,
     report_sampling,
     report_thinking_visibility,
     report_unsent_thinking,
@@ -227,6 +228,8 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     for name in ("temperature", "top_p", "top_logprobs"):
         if (value := getattr(sampling, name)) is not None:
             body[name] = value
+    if sampling.temperature is not None:
+        body["temperature"] = fit_temperature(sampling.temperature, plan)
     remove_unsupported_sampling(body, plan)
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]

@@ -204,6 +204,7 @@ def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
         and not part.asynchronous
         and part.arguments != ""
         and not part.arguments.startswith(WRAPPED_PREFIX)
+        and _accepts_arguments(part.arguments, plan)
         and (part.id in plan.legal_ids or plan.is_legal_id(part.id))
     )
 
@@ -234,10 +235,18 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     else:
         text = part.arguments if part.arguments and not part.arguments.isspace() else "{}"
         arguments = unwrap_invalid_arguments(text)
+    if not _accepts_arguments(arguments, plan):
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
+        arguments = msgspec.json.encode({"_raw": arguments}).decode()
     body: dict[str, Any] = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
     if is_signed:
         sign_call(body, part, plan)
     return body
+
+
+def _accepts_arguments(arguments: str, plan: EncodingPlan) -> bool:
+    """Return whether the host accepts the arguments of an earlier call; known hosts require a JSON object."""
+    return plan.for_client or plan.target.host.pass_through or (arguments.startswith("{") and is_json(arguments))
 
 
 def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:

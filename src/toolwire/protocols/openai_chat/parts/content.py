@@ -42,6 +42,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import UNLOCATED, SourcePath
+from toolwire.codec.models.gpt import refuses_audio_and_search
 from toolwire.codec.wire.extras import (
     EMPTY,
     encode_with_extras,
@@ -107,7 +108,11 @@ def _is_text(part: Any) -> bool:
 
 def accepts_media(kind: str, plan: EncodingPlan) -> bool:
     """Tell whether host and model accept media of a kind; others are sent as text."""
-    return not plan.adapts or plan.for_client or kind == "video" or host_accepts_media(kind, plan)
+    if not plan.adapts or plan.for_client or kind == "video":
+        return True
+    if kind == "audio" and not plan.same_protocol and refuses_audio_and_search(plan.target.model or ""):
+        return False
+    return host_accepts_media(kind, plan)
 
 
 STRING = "openai-chat:string"
@@ -396,7 +401,9 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
     """Return the content part for the kind and source of media; None if Chat has none."""
     encoded: _MediaPart | None
-    if isinstance(part.source, Inline | Url) and not accepts_media(part.kind, plan):
+    if part.kind == "document" and not plan.same_protocol and (part.media_type or "").startswith("audio/"):
+        part = replace(part, kind="audio")  # OpenAI rejects other files than documents
+    if isinstance(part.source, Inline | Url | FileId) and not accepts_media(part.kind, plan):
         return _encode_rejected_media(part, located_part, plan)
     match part.source:
         case Inline() as source:

@@ -527,6 +527,9 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: ItemPlan,
     if not plan.same_protocol:
         if not _is_encodable_reasoning(part, texts, located_part, plan):
             return None
+        if not texts and not plan.target.host.reasoning.signatures:
+            plan.report.dropped(located_part.path, "", plan.target.host.rejects("reasoning without its text"))
+            return None
         message = _foreign_reasoning_header(part, plan)
         texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
     for index, block in enumerate(part.content):

@@ -74,7 +74,7 @@ def _check_roles(body: JsonObject, profile: HostProfile) -> Violations:
         previous = role
     if rules.user_required and "user" not in roles:
         yield violation("messages.user_required", "messages")
-    if previous == "assistant" and not rules.final_assistant:
+    if previous == "assistant" and not rules.final_assistant and messages[-1][1].get("prefix") is not True:
         yield violation("messages.final_assistant", "messages")
 
 

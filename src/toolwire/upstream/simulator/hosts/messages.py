@@ -1,5 +1,6 @@
 """Messages requests (Anthropic's form) as a host checks them."""
 
+from toolwire.codec.encoding.hosted_tools import accepts_native
 from toolwire.codec.hosts.profile import HostProfile, matches_model
 from toolwire.codec.validation import JsonObject, object_items, object_of, text_of, value_at
 from toolwire.protocols.anthropic.fields import REQUEST_FIELDS
@@ -15,6 +16,7 @@ from toolwire.upstream.simulator.hosts.settings import (
 )
 
 _MODES = {"auto": "auto", "any": "required", "tool": "named", "none": "none"}
+_CLIENT_RUN = ("bash", "browser", "computer", "memory", "str_replace", "text_editor")
 _MEDIA = {"image": "image", "document": "document"}
 
 
@@ -90,8 +92,14 @@ def _check_tools(body: JsonObject, profile: HostProfile) -> Violations:
         kind, name = text_of(tool.get("type")), text_of(tool.get("name"))
         if kind == "custom" and not rules.typed:
             yield violation("tools.typed", f"tools.{index}.type", index=index, type=kind)
-        if kind not in ("", "custom") and not rules.hosted:
-            yield violation("tools.hosted", f"tools.{index}.type", index=index, type=kind)
+        if kind not in ("", "custom"):
+            executor = "client" if kind.startswith(_CLIENT_RUN) else "server"
+            if not accepts_native(executor, profile):
+                yield violation("tools.hosted", f"tools.{index}.type", index=index, type=kind)
+            continue
+        if tool.get("defer_loading") and not rules.deferred:
+            path = f"tools.{index}.custom.defer_loading"
+            yield violation("fields.unknown", path, name=path)
         yield from check_name(name, f"tools.{index}.name", profile)
         if "input_schema" in tool:
             yield from check_schema(object_of(tool["input_schema"]), name, profile)
