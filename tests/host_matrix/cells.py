@@ -1,6 +1,7 @@
 """The matrix: requests of the recorded agents through the gateway to the simulator of each host."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,10 +52,26 @@ MODELS = {
 }
 """Models of each host, one for every set of rules that its profile has."""
 
-WEB_SEARCHES = ("claude/web_search", "claude/forced_web_search")
-"""Requests that offer only a search that the provider runs. Hosts without one can't answer them."""
+PROTOCOL_MODELS = {("vertex", "gemini"): ("gemini-3-pro",)}
+"""Models of hosts that serve others in this protocol."""
 
-RECORDINGS = tuple(name for name in VARIANTS.values() if name not in WEB_SEARCHES)
+JUDGED_PROTOCOLS = tuple(name for name in CHECKED_PROTOCOLS if name != "gemini")
+"""Protocols of the hosts in the matrix. Gemini's is the same at both of its hosts."""
+
+WEB_SEARCHES = ("claude/web_search", "claude/forced_web_search")
+"""Requests that offer only a search that the provider runs. For hosts without one, the gateway refuses them."""
+
+RECORDINGS = tuple(VARIANTS.values())
+
+
+def has_search(target: "Target") -> bool:
+    """Return whether a target runs web searches; in Chat, none of the models here does."""
+    return target.profile.protocol != "openai-chat" and target.profile.tools.hosted
+
+
+def models_of(profile: HostProfile) -> tuple[str, ...]:
+    """Return the models to try at a host in one of its protocols."""
+    return PROTOCOL_MODELS.get((profile.name, profile.protocol)) or MODELS[profile.name]
 
 
 class Target(Struct, frozen=True):
@@ -65,15 +82,15 @@ class Target(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.profile.name}-{self.profile.protocol}-{MODELS[self.profile.name].index(self.model)}"
+        return f"{self.profile.name}-{self.profile.protocol}-{models_of(self.profile).index(self.model)}"
 
 
 TARGETS = tuple(
     Target(profile, model)
-    for host, models in MODELS.items()
+    for host in MODELS
     for protocol, profile in host_profiles(host).items()
-    if protocol in CHECKED_PROTOCOLS
-    for model in models
+    if protocol in JUDGED_PROTOCOLS
+    for model in models_of(profile)
 )
 
 
@@ -88,6 +105,12 @@ def recordings_for(target: Target) -> list[str]:
     return [name for name in RECORDINGS if read_recording(name)[0] != unchanged]
 
 
+DECLINED = "gateway: 400 web_search is the only tool, but the target does not have it"
+_NO_SEARCH = re.compile(
+    r"^gateway: 400 .*web_search (must be called|is the only tool), but the target does not have it"
+)
+
+
 class Cell(Struct, frozen=True):
     """One request to one host. `refusal` is the host's or the gateway's error; empty if the host accepted it."""
 
@@ -100,7 +123,12 @@ class Cell(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        return not self.refusal and not self.losses
+        return (not self.refusal or self.is_declined) and not self.losses
+
+    @property
+    def is_declined(self) -> bool:
+        """Whether the gateway refused a search that the host does not have, and said so."""
+        return self.recording in WEB_SEARCHES and _NO_SEARCH.search(self.refusal) is not None
 
 
 class HostServers:
@@ -127,7 +155,8 @@ def serve_matrix(dialect: str | None = None) -> Iterator[GatewaySetup]:
     with serve_app(upstream) as url:
         config = "\n".join(
             f'[providers.{target.name}]\nprotocol = "{target.profile.protocol}"\nbase_url = "{url}/{target.name}"\n'
-            f'api_key = "k"\nhost = "{dialect or target.profile.name}"\nmodels = ["{target.model}"]'
+            f'api_key = "k"\nhost = "{dialect or target.profile.name}"\nmodels = ["{target.model}"]\n'
+            + ('region = "global"\nproject = "p"' if target.profile.address.path and dialect is None else "")
             for target in TARGETS
         )
         gateway = ObservedApp(

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.host_matrix.cells import TARGETS, Cell, Target, recordings_for
+from tests.agents.recordings import read_recording
+from tests.host_matrix.cells import DECLINED, TARGETS, WEB_SEARCHES, Cell, Target, has_search, recordings_for
 from tests.support.paths import ROOT
 from toolwire.codec.hosts.registry import profile_named
 
@@ -17,7 +18,9 @@ profile excludes. Each agent sends its first request, and the one with the resul
 
 A request is **accepted** if the host takes it at the first try and receives every text, call, argument, result, tool
 and description, and every picture if the model sees pictures. It is **lost** if the host takes it without some of
-these. **Unreported** counts settings that are missing without a [loss](../concepts/losses.md).
+these. It is **declined** if it offers only a web search that the provider runs, and the host has none: the gateway
+answers with an error that names the tool. **Unreported** counts settings that are missing without a
+[loss](../concepts/losses.md).
 
 """
 
@@ -28,8 +31,8 @@ def render_page(cells: Iterable[Cell]) -> str:
     rows: dict[tuple[str, str], list[Cell]] = {}
     for cell in found:
         rows.setdefault((cell.target.profile.name, cell.target.profile.protocol), []).append(cell)
-    lines = ["| host | protocol | models | requests | accepted | refused | lost | unreported |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    lines = ["| host | protocol | models | requests | accepted | declined | refused | lost | unreported |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
     for (host, protocol), group in rows.items():
         models = ", ".join(f"`{model}`" for model in dict.fromkeys(cell.target.model for cell in group))
         title = profile_named(host, protocol).title
@@ -40,17 +43,18 @@ def render_page(cells: Iterable[Cell]) -> str:
 
 def _counts(cells: list[Cell]) -> str:
     """Return the counts of some cells as table columns."""
-    refused = sum(bool(cell.refusal) for cell in cells)
+    declined = sum(cell.is_declined for cell in cells)
+    refused = sum(bool(cell.refusal) for cell in cells) - declined
     lost = sum(bool(cell.losses) for cell in cells)
     unreported = sum(len(cell.unreported) for cell in cells)
-    return f"{len(cells)} | {len(cells) - refused - lost} | {refused} | {lost} | {unreported}"
+    return f"{len(cells)} | {len(cells) - refused - lost - declined} | {declined} | {refused} | {lost} | {unreported}"
 
 
 def accepted_cells(targets: Iterable[Target] = TARGETS) -> list[Cell]:
     """Return all cells as they are if every host accepts every request."""
     return [
-        Cell(target, recording, turn, "", (), ())
+        Cell(target, recording, turn, "" if has_search(target) or recording not in WEB_SEARCHES else DECLINED, (), ())
         for target in targets
         for recording in recordings_for(target)
-        for turn in (1, 2)
+        for turn, _ in enumerate(read_recording(recording)[2], 1)
     ]

@@ -49,12 +49,8 @@ def _pairs() -> Iterator[Any]:
     """Return a target of each profile with each agent, unless the request passes unchanged."""
     for target in TARGETS:
         for recording in AGENTS if target.name.endswith("-0") else ():
-            # The history of this client joins reasoning and call in one turn, which keeps reasoning without its text.
-            is_known = (target.name, recording) == ("llamacpp-openai-responses-0", "gemini/default_model")
-            marks = [pytest.mark.xfail(strict=True, reason="llama.cpp rejects sealed reasoning beside a call")]
             if recording in recordings_for(target):
-                name = f"{target.name}-{recording}"
-                yield pytest.param(target, recording, marks=marks if is_known else [], id=name)
+                yield pytest.param(target, recording, id=f"{target.name}-{recording}")
 
 
 @pytest.mark.parametrize(("target", "recording"), list(_pairs()))

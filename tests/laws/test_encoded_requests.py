@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import toolwire as tw
-from tests.host_matrix.cells import MODELS
+from tests.host_matrix.cells import models_of
 from tests.support.samples import recorded_bodies
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import all_profiles
@@ -55,7 +55,7 @@ def test_hosts_accept_encoded_requests_of_other_protocols(profile: HostProfile) 
     for source in recorded_bodies.PROTOCOL_NAMES:
         if source == profile.protocol:
             continue
-        for name, _, encoded in _encode(source, profile.protocol, host=profile.name, model=MODELS[profile.name][0]):
+        for name, _, encoded in _encode(source, profile.protocol, host=profile.name, model=models_of(profile)[0]):
             count += 1
             try:
                 host.check_request(msgspec.json.encode(encoded))

@@ -268,8 +268,10 @@ def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: t
 
 
 def accepts_native(executor: str, host: HostProfile) -> bool:
-    """Return whether a host accepts the protocol's own tools that client or server run."""
+    """Return whether a host accepts the protocol's own tools that client, server or nobody run."""
     rules = host.tools
+    if executor == "nobody" and not rules.deferred and not host.pass_through:
+        return False
     return host.pass_through or (rules.hosted if executor == "server" or rules.client_run is None else rules.client_run)
 
 

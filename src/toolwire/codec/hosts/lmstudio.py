@@ -101,6 +101,11 @@ ANTHROPIC = HostProfile(
     recognition=_RECOGNITION,
     messages=LEADING_SYSTEM,
     reasoning=UNSIGNED,
-    sources={"messages": unverified("templates decide"), "reasoning": peer("pi")},
+    tools=ToolFacts(hosted=False),
+    sources={
+        "messages": unverified("templates decide"),
+        "reasoning": peer("pi"),
+        "tools": unverified("it runs no tools of Anthropic"),
+    },
 )
 PROFILES = (PROFILE, RESPONSES, ANTHROPIC)

@@ -24,6 +24,7 @@ from toolwire.codec.hosts.profile import (
     Recognition,
     ThinkingFacts,
     ThinkingSwitch,
+    ToolFacts,
     read_in_source,
     reported,
     unverified,
@@ -129,12 +130,14 @@ ANTHROPIC = HostProfile(
     recognition=_RECOGNITION,
     messages=LEADING_SYSTEM,
     reasoning=UNSIGNED,
+    tools=ToolFacts(hosted=False),
     errors=ErrorFacts(
         templates={"messages.late_system": ErrorTemplate(message="system message must be at the beginning", status=500)}
     ),
     sources={
         "messages": reported("ollama/ollama#17774", note="Claude Code 2.1.232 with qwen3.8"),
         "reasoning": unverified("not signed"),
+        "tools": unverified("it runs no tools of Anthropic"),
         "errors": reported("ollama/ollama#17774"),
     },
 )

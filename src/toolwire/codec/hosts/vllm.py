@@ -90,9 +90,11 @@ ANTHROPIC = HostProfile(
     title="vLLM",
     protocol="anthropic",
     reasoning=UNSIGNED,
+    tools=ToolFacts(hosted=False),
     fields=FieldFacts(ignored=("thinking",)),
     sources={
         "reasoning": read_in_source("vllm-project/vllm"),
+        "tools": unverified("it runs no tools of Anthropic"),
         "fields": read_in_source("vllm-project/vllm"),
     },
 )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Reasoning, ReasoningText
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, NativeTool
-from toolwire.codec.encoding.hosted_tools import choosable_tools, report_missing_native
+from toolwire.codec.encoding.hosted_tools import accepts_native, choosable_tools, report_missing_native
 from toolwire.codec.encoding.hosts import (
     SYSTEM_ROLES,
     FieldLocations,
@@ -24,6 +24,7 @@ from toolwire.codec.encoding.turns import Turn, leading_system_count
 from toolwire.codec.hosts.profile import matches_model, rule_for
 from toolwire.codec.wire.extras import none_to_unset
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
+from toolwire.protocols.openai_responses.tools import encode_tool
 from toolwire.protocols.openai_responses.wire import (
     AdditionalTools,
     ConfigurationUpdate,
@@ -86,19 +87,19 @@ def encode_functions(request: Request, plan: ItemPlan) -> list[Any] | None:
     for located_tool in choosable_tools(request, plan):
         tool, path = located_tool.tool, located_tool.path
         if isinstance(tool, NativeTool):
-            if host.tools.hosted and tool.protocol == "openai-responses":
-                encoded.append(tool.body)
-            else:
+            if not accepts_native(tool.executor, host):
                 report_missing_native(located_tool, plan)
+            elif (shape := encode_tool(tool, path, plan)) is not None:
+                encoded.append(shape)
             continue
-        shape = FunctionShape(type="function", name=plan.tools.declare(tool, path, plan.report), strict=False)
+        function = FunctionShape(type="function", name=plan.tools.declare(tool, path, plan.report), strict=False)
         if isinstance(tool, FreeformTool):
-            shape.description, shape.parameters = freeform_description(tool), freeform_schema()
+            function.description, function.parameters = freeform_description(tool), freeform_schema()
         else:
-            shape.description = none_to_unset(tool.description)
-            shape.parameters = tool.parameters or _EMPTY_SCHEMA
-            shape.strict = bool(tool.strict)
-        encoded.append(shape)
+            function.description = none_to_unset(tool.description)
+            function.parameters = tool.parameters or _EMPTY_SCHEMA
+            function.strict = bool(tool.strict)
+        encoded.append(function)
     limit = host.tools.max_count
     if limit is not None and len(encoded) > limit:
         plan.report.dropped((), "tools", host.rejects(f"more than {limit} tools"))

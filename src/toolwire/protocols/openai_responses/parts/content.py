@@ -1,6 +1,6 @@
 """Content parts and reasoning items of the Responses API to canonical parts and back."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -531,7 +531,9 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: ItemPlan,
             plan.report.dropped(located_part.path, "", plan.target.host.rejects("reasoning without its text"))
             return None
         message = _foreign_reasoning_header(part, plan)
-        texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
+        # A host that does not sign reasoning reads its text, as `content`.
+        kind: Literal["summary", "full"] = "summary" if plan.target.host.reasoning.signatures else "full"
+        texts = [ReasoningText(kind=kind, text=block.text) for block in texts]
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
             plan.report.dropped((*located_part.path, "content", index), "")
