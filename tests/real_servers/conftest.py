@@ -14,6 +14,7 @@ root ::= "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"" [A-
 """
 _OPTIONS = {
     "default": [],
+    "agents": ["--context", "65536"],
     "strict-system": ["--template", str(_HERE / "strict_system.jinja")],
     "text-calls": ["--text-calls", "--grammar", _CALL_GRAMMAR],
 }

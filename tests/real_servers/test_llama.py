@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.agents.recordings import VARIANTS, read_recording
+from tests.host_matrix.cells import WEB_SEARCHES
 from tests.support.gateway.in_process import (
     PROTOCOL_NAMES,
     RunningGateway,
@@ -140,6 +142,42 @@ def test_call_written_as_text_reaches_every_client(llama: Callable[[str], str], 
             await ask(gateway, client, *_translated(client, messages, stream, limit=96), stream=stream)
 
     run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["buffered", "streamed"])
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("recording", [name for name in VARIANTS.values() if name not in WEB_SEARCHES])
+def test_requests_of_agents_are_accepted(
+    llama: Callable[[str], str], recording: str, upstream: str, stream: bool
+) -> None:
+    """Each agent's first request, and the one with the results of its first calls."""
+    protocol, _, bodies = read_recording(recording)
+
+    async def work() -> None:
+        blind = '[models."*"]\nvision = false'
+        config = one_provider_config(parse_origin(llama("agents")), upstream, blind, timeout=600)
+        async with run_gateway(config.replace("timeout", 'host = "llamacpp"\ntimeout')) as gateway:
+            for body in bodies:
+                await ask(gateway, protocol, *_shortened(protocol, body, stream), stream=stream)
+
+    run_async(work())
+
+
+def _shortened(protocol: str, body: dict[str, Any], stream: bool) -> tuple[str, bytes]:
+    """Return path and body of an agent's request for an answer of a few tokens."""
+    short = tw.translate(body, protocol, protocol, model="m", stream=stream, cache="off")
+    fields = json.loads(short.to_bytes())
+    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+        fields.pop(name, None)
+    if protocol == "gemini":
+        fields.setdefault("generationConfig", {})["maxOutputTokens"] = 4
+    else:
+        fields["max_output_tokens" if protocol == "openai-responses" else "max_tokens"] = 4
+    thinking = fields.get("thinking")
+    if isinstance(thinking, dict) and "budget_tokens" in thinking:
+        fields["thinking"] = {"type": "disabled"}
+    assert short.route.path is not None
+    return short.route.path, json.dumps(fields).encode()
 
 
 def _translated(client: str, messages: list[dict[str, Any]], stream: bool, limit: int = 16) -> tuple[str, bytes]:

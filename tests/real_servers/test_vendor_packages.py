@@ -9,7 +9,7 @@ import pytest
 
 import toolwire as tw
 from tests.agents.recordings import read_recording
-from tests.host_matrix.cells import MODELS, RECORDINGS
+from tests.host_matrix.cells import MODELS, RECORDINGS, WEB_SEARCHES
 
 JUDGE = Path(__file__).with_name("judge.py")
 JUDGED_HOSTS = ["mistral", "groq", "cerebras", "zai"]
@@ -29,7 +29,7 @@ def agent_requests(host: str) -> dict[str, dict[str, Any]]:
     requests = {}
     for recording in RECORDINGS:
         protocol, _, bodies = read_recording(recording)
-        if protocol == "openai-chat" and host == "zai":
+        if recording in WEB_SEARCHES or (protocol == "openai-chat" and host == "zai"):
             continue
         for model in MODELS[host]:
             for turn, body in enumerate(bodies):

@@ -152,6 +152,31 @@ def test_closed_idle_connection_is_not_reused() -> None:
     run_async(work())
 
 
+@pytest.mark.parametrize(("idle", "connections"), [(1, 1), (24, 2)])
+def test_connection_is_not_reused_after_the_idle_time_of_the_server(
+    clock: Clock, idle: float, connections: int
+) -> None:
+    """In the last second that the server announced, it may close the connection while a request arrives."""
+    opened = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        while await read_http_request(reader):
+            writer.write(OK_RESPONSE.replace(b"\r\n", b"\r\nkeep-alive: timeout=25, max=100\r\n", 1))
+
+    async def work() -> None:
+        async with serve_upstream(handler) as origin:
+            transport = Transport()
+            for _ in range(2):
+                assert await (await ask(transport, origin)).read(10) == b"ok"
+                clock.advance(idle)
+            transport.close()
+        assert opened == connections
+
+    run_async(work())
+
+
 def test_written_request_is_not_sent_again() -> None:
     """A request on a reused connection that is closed may have had its effect."""
     requests = 0

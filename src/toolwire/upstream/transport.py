@@ -2,7 +2,8 @@
 
 1. A connection carries one request at a time. It returns to the pool only after its response was read to the end.
 2. A request that was written is never written again: see `TransportError.sent`. A pooled connection is reused only if
-   it has no unread input, such as the peer's close or bytes that belong to no response.
+   it has no unread input, such as the peer's close or bytes that belong to no response, and if it was idle for less
+   time than the server announced in `Keep-Alive`.
 3. Redirects are not followed: the prompt and the key go only to the configured origin.
 4. `connect_timeout` limits how long connecting may take, `first_byte_timeout` how long the upstream may take to begin
    its response, and `read_timeout` how long it may send nothing. A reader that stops or is cancelled closes the
@@ -107,12 +108,14 @@ LIMIT_HEAD = 64 * 1024
 LIMIT_BUFFERED = 256 * 1024
 LIMIT_DECODED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
+IDLE_MARGIN = 1.0
 IDLE_PER_ORIGIN = 256
 
 _DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 
 Headers = Iterable[tuple[str, str]]
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
+_KEEP_ALIVE_TIMEOUT = re.compile(r"\btimeout=(\d{1,9})", re.ASCII)
 
 
 class TransportError(Exception):
@@ -302,7 +305,8 @@ class Transport:
         now = time.monotonic()
         while idle:
             connection = idle.pop()
-            if connection.is_usable and now - connection.idle_since < IDLE_SECONDS and not connection.has_unread_input:
+            is_fresh = now - connection.idle_since < connection.idle_limit
+            if connection.is_usable and is_fresh and not connection.has_unread_input:
                 return connection
             connection.abort()
         return None
@@ -387,6 +391,15 @@ class _Connection(asyncio.Protocol):
     def is_fully_read(self) -> bool:
         """Return whether the response was read to its end."""
         return self._complete and not self._chunks
+
+    @property
+    def idle_limit(self) -> float:
+        """Return the seconds that the connection may be idle: less than the server announced in `Keep-Alive`.
+
+        A server that closes the connection just when a request arrives would leave its outcome unknown.
+        """
+        announced = _KEEP_ALIVE_TIMEOUT.search(self.headers.get("keep-alive", ""))
+        return IDLE_SECONDS if announced is None else min(IDLE_SECONDS, int(announced[1]) - IDLE_MARGIN)
 
     @property
     def is_reusable(self) -> bool:

@@ -76,8 +76,11 @@ def _as_user_reminder(message: Message) -> Message:
 
 def accepts_media(kind: str, plan: EncodingPlan) -> bool:
     """Tell whether host and model accept media of a kind."""
-    content = plan.target.host.content
-    return kind in content.media and (kind != "image" or matches_model(content.image_models, plan.target.model or ""))
+    content, info = plan.target.host.content, plan.target.model_info
+    if kind != "image":
+        return kind in content.media
+    sees = info is None or info.vision is not False
+    return sees and kind in content.media and matches_model(content.image_models, plan.target.model or "")
 
 
 def replace_media(request: Request, plan: EncodingPlan) -> Request:
