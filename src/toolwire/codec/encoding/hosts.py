@@ -9,8 +9,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Message, Part, Text, ToolResult
+from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import FreeformTool, FunctionTool
 from toolwire.codec.encoding.media import media_summary
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
@@ -35,6 +36,51 @@ def host_rules(host: HostProfile) -> IdAndNameRules:
 def with_host_names(rules: IdAndNameRules, host: HostProfile) -> IdAndNameRules:
     """Return a protocol's limits with those of a known host on names of tools."""
     return rules if host.pass_through else replace(rules, names=host_rules(host).names)
+
+
+def rename_tools(request: Request, plan: EncodingPlan) -> Request:
+    """Return a request of the host's protocol with legal names of tools, also in its history; each is reported."""
+    if not plan.same_protocol or plan.target.host.pass_through:
+        return request
+    tools = [
+        replace(tool, name=_legal_name(tool, ("tools", index), plan))
+        if isinstance(tool, FunctionTool | FreeformTool)
+        else tool
+        for index, tool in enumerate(request.tools or ())
+    ]
+    declared = {tool.name for tool in request.tools or () if isinstance(tool, FunctionTool | FreeformTool)}
+    messages = [_with_legal_names(message, index, declared, plan) for index, message in enumerate(request.messages)]
+    if not plan.tools.mapping.tools:
+        return request
+    choice = request.tool_choice
+    if choice is not None and choice.names:
+        names = [replace(name, name=plan.tools.alias(name.name)) for name in choice.names]
+        choice = replace(choice, names=tuple(names))
+    renamed = None if request.tools is None else tuple(tools)
+    return replace(request, tools=renamed, messages=tuple(messages), tool_choice=choice)
+
+
+def _legal_name(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> str:
+    """Return the name under which the host knows a tool; a new one is reported."""
+    alias = plan.tools.alias(tool.name) if tool.namespace is None else tool.name
+    if alias != tool.name:
+        plan.report.approximated(path, "name", f"{plan.target.host.rejects('this name')}; sent as {alias}")
+    return alias
+
+
+def _with_legal_names(message: Message, index: int, declared: set[str], plan: EncodingPlan) -> Message:
+    """Return a message with legal names of the tools that it calls; those that are not declared are reported."""
+    parts = list(message.parts)
+    for number, part in enumerate(parts):
+        if not isinstance(part, ToolCall) or part.executor != "client" or part.namespace is not None or not part.name:
+            continue
+        if (alias := plan.tools.alias(part.name)) != part.name:
+            parts[number] = replace(part, name=alias)
+            if part.name not in declared:
+                reason = f"{plan.target.host.rejects('this name')}; sent as {alias}"
+                plan.report.approximated(("messages", index, "parts", number), "name", reason)
+    is_same = all(new is old for new, old in zip(parts, message.parts, strict=True))
+    return message if is_same else replace(message, parts=tuple(parts))
 
 
 def choice_rule(plan: EncodingPlan) -> ChoiceRule:

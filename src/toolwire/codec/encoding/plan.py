@@ -165,7 +165,15 @@ class EncodingPlan:
             # In a response, names are the client's own.
             alias = name if self.same_protocol or self.for_client else self.tools.alias(name)
             self._tool_names[name] = alias
+            if alias != name and not self._is_declared(name):
+                reason = f"calls of the undeclared tool {name} are sent as {alias}"
+                self.report.approximated((), "", reason, severity="warning")
         return alias
+
+    def _is_declared(self, name: str) -> bool:
+        """Return whether the request declares a tool with this name."""
+        tools = () if self.request is None else conversation_tools(self.request)
+        return any(getattr(located.tool, "name", None) == name for located in tools)
 
     def report_result_name(self, part: ToolResult, path: SourcePath) -> None:
         """Report the name of a result that its call does not repeat, at targets without such names."""

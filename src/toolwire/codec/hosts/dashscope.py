@@ -22,6 +22,7 @@ from toolwire.codec.hosts.profile import (
     ErrorTemplate,
     FieldFacts,
     HostProfile,
+    LimitCap,
     Recognition,
     ThinkingFacts,
     ThinkingSwitch,
@@ -34,6 +35,15 @@ from toolwire.codec.hosts.profile import (
 _HOSTNAMES = ("dashscope*.aliyuncs.com", "*.dashscope.aliyuncs.com", "*.maas.aliyuncs.com")
 _DEFAULT_ON = ("qwen3.5*", "qwen3.6*", "qwen3.7*", "qwen3.8*", "*thinking*")
 _OPEN_WEIGHTS = ("qwen3-*b", "qwen3-*b-a*b", "qwen3-*b-*")
+
+_CAPS = (
+    LimitCap(models=("qwen-max", "qwq-plus*", "qwen-plus-2025-01-25", "qwen-turbo-2024-11-01"), tokens=8192),
+    LimitCap(models=("qwen-plus-latest", "qwen-plus-2025-07-28", "qwen-plus-2025-09-11", "qwen-flash*"), tokens=32_768),
+    LimitCap(models=("qwen-plus*", "qwen-turbo*", "qwen-coder*", "qwen3-30b-a3b"), tokens=16_384),
+    LimitCap(models=("qwen3-vl-*",), tokens=32_768),
+    LimitCap(models=("qwen3-coder-*", "qwen3-max*", "qwen3-next-*", "qwen3.5-*", "qwen3.7-*"), tokens=65_536),
+    LimitCap(models=("qwen3.8-*",), tokens=131_072),
+)
 
 PROFILE = HostProfile(
     name="dashscope",
@@ -51,7 +61,7 @@ PROFILE = HostProfile(
         stream_only=_OPEN_WEIGHTS,
         budget_field="thinking_budget",
     ),
-    output=OUTPUT,
+    output=replace(OUTPUT, caps=_CAPS),
     fields=FieldFacts(
         ignored=(*OPENAI_FIELDS, "frequency_penalty"),
         user_pattern=PLAIN_USER,
@@ -85,6 +95,7 @@ PROFILE = HostProfile(
         "messages.names": unverified(),
         "messages.refusals": unverified(),
         "content": peer("litellm", "vercel/ai"),
+        "output.caps": peer("litellm", note="its model data; the wording is unverified"),
         "reasoning": documented(),
         "tools": unverified("no limit is known; empty lists are rejected"),
         "choice": reported("cloudwego/eino#994", "QwenLM/qwen-code#7659", "decolua/9router#551"),

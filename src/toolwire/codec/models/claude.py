@@ -19,7 +19,8 @@ _EFFORTS = {
     ("opus", (4, 6)): ("high", "low", "max", "medium"),
     ("sonnet", (4, 6)): ("high", "low", "max", "medium"),
 }
-# Greatest `max_tokens` of the generations up to 4.5, where families of one generation agree.
+# Greatest `max_tokens` of the generations up to 4.5, where families of one generation agree. The model data of litellm
+# has the same ones.
 _OUTPUT_LIMITS = {(3, 0): 4096, (3, 5): 8192, (3, 7): 64_000, (4, 0): 64_000, (4, 1): 32_000, (4, 5): 64_000}
 _UNFORCEABLE_MODELS = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 

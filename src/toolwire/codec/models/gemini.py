@@ -24,7 +24,9 @@ def gemini_info(model: str) -> ModelInfo:
     if generation == (0, 0):
         return UNKNOWN_MODEL
     if generation >= (3, 0):
-        return ModelInfo(output=65_536, thinking="always", adaptive=True, budget=(), sampling=True)
+        # The greatest output limits are those in the model data of litellm; those of later generations are not known.
+        output = 65_536 if generation < (4, 0) else None
+        return ModelInfo(output=output, thinking="always", adaptive=True, budget=(), sampling=True)
     if _OTHER_MEDIA.search(model):
         return ModelInfo(efforts=())
     if generation < (2, 5):

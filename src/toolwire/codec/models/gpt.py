@@ -12,7 +12,8 @@ _EFFORTS = {
     re.compile(r"(gpt-5|gpt-5-mini|gpt-5-nano)" + _DATE): ("minimal", "low", "medium", "high"),
 }
 _WITHOUT_SAMPLING = re.compile(r"(o1|o3|o4|gpt-5)(-mini|-nano|-pro)?" + _DATE)
-# Greatest output limits; a larger one is refused: `max_tokens is too large: 32000`.
+# Greatest output limits; a larger one is refused: `max_tokens is too large: 32000`. The model data of litellm has the
+# same ones, but 4096 for gpt-4.
 _OUTPUT_LIMITS = {
     re.compile(r"gpt-3\.5-turbo|gpt-4-(turbo|1106|0125|vision)|gpt-4o-2024-05-13"): 4096,
     re.compile(r"gpt-4" + r"(-0613|-0314)?$"): 8192,
@@ -21,6 +22,7 @@ _OUTPUT_LIMITS = {
     re.compile(r"o1-preview"): 32_768,
     re.compile(r"o1-mini"): 65_536,
     re.compile(r"o1|o3|o4-mini"): 100_000,
+    re.compile(r"gpt-5-pro"): 272_000,
     re.compile(r"gpt-5(?!.*chat)"): 128_000,
 }
 _REASONING = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")

@@ -177,7 +177,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     context = upstream_request.context
     if context.text_recovery is not None and upstream_request.rounds is None and not body_may_change(body):
         context = upstream_request.context = replace(context, text_recovery=None)
-    if exchange.has_same_protocol and upstream_request.rounds is None and context.text_recovery is None:
+    is_unchanged = context.text_recovery is None and context.mapping.is_empty
+    if exchange.has_same_protocol and upstream_request.rounds is None and is_unchanged:
         peek = upstream_request.codec.peek
         summary = await executor.run_in_thread(peek, body) if heavy else peek(body)
         if summary is not None and not (exchange.request.tools and _stops_for_calls(summary)):

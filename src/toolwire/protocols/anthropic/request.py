@@ -12,7 +12,7 @@ from toolwire.codec.encoding.computer import FUNCTION_ADAPTER, decode_computer_u
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.fallbacks import report_continuation, report_message_fields
 from toolwire.codec.encoding.hosted_tools import accepts_native, substitute_functions
-from toolwire.codec.encoding.hosts import with_host_names
+from toolwire.codec.encoding.hosts import rename_tools, with_host_names
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
@@ -221,7 +221,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     rules = with_host_names(ID_AND_NAME_RULES, target.host)
     plan = EncodingPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
     computer_use = COMPUTER_USE if accepts_native("client", target.host) else FUNCTION_ADAPTER
-    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, computer_use)
+    request = rename_tools(substitute_functions(request, plan, HOSTED_TOOLS), plan)
+    request = use_target_tool(request, plan, computer_use)
     adapts = not target.host.pass_through
     if adapts:
         plan.target = target = replace(target, model=target.model or request.model)

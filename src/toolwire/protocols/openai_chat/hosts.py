@@ -108,7 +108,8 @@ def drop_empty_turns(messages: list[Any], plan: EncodingPlan) -> list[Any]:
     """Return the messages without assistant messages that have neither text nor calls, where the host rejects them."""
     kept = [message for message in messages if not _is_empty_turn(message)]
     if len(kept) < len(messages):
-        plan.report.dropped((), "messages", plan.target.host.rejects("assistant messages without content"))
+        reason = f"{plan.target.host.rejects('assistant messages without content')}; left out"
+        plan.report.approximated((), "", reason, severity="info")
     return kept
 
 
@@ -318,9 +319,8 @@ def fit_format(request: Request, body: dict[str, Any], plan: EncodingPlan) -> No
         del body["response_format"]
         reason = f"{host.rejects('a response format beside tools')}; sent as instructions"
     elif kind in rule.types:
-        if kind == "json_object" and host.output.json_in_prompt_required and not _mentions_json(body):
-            plan.report.added((), "", "/messages/0", host.rejects("JSON output unless the prompt mentions JSON"))
-            _add_instructions(body, _JSON_INSTRUCTIONS)
+        if kind == "json_object" and host.output.json_in_prompt_required:
+            require_json_word(body, plan)
         return
     elif kind == "json_schema" and "json_object" in rule.types:
         body["response_format"] = {"type": "json_object"}
@@ -339,6 +339,15 @@ def fit_format(request: Request, body: dict[str, Any], plan: EncodingPlan) -> No
     _add_instructions(body, _JSON_INSTRUCTIONS + schema_text)
 
 
+def require_json_word(body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Add instructions if the messages don't mention JSON, which OpenAI and others require for `json_object`."""
+    if not _mentions_json(body):
+        reason = plan.target.host.rejects("JSON output unless the prompt mentions JSON")
+        plan.report.added((), "", "/messages/0", reason)
+        _add_instructions(body, _JSON_INSTRUCTIONS)
+
+
+JSON_FORMAT = {"type": "json_object"}
 _JSON_INSTRUCTIONS = "Respond with JSON only, without any other text."
 
 

@@ -16,7 +16,7 @@ from toolwire.canonical.tools import Thinking, ToolChoice
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
-from toolwire.codec.encoding.hosts import convert_system_messages, encode_user, fit_fields, host_rules
+from toolwire.codec.encoding.hosts import convert_system_messages, encode_user, fit_fields, host_rules, rename_tools
 from toolwire.codec.encoding.plan import MOVING_MARKS, EncodingPlan, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import (
@@ -33,6 +33,7 @@ from toolwire.codec.wire.reader import Reader, decode_members, describe_json, es
 from toolwire.protocols.openai_chat.hosts import (
     DEFAULT_TOOLS,
     FIELD_LOCATIONS,
+    JSON_FORMAT,
     acknowledge_results,
     add_user_message,
     drop_empty_turns,
@@ -40,6 +41,7 @@ from toolwire.protocols.openai_chat.hosts import (
     fit_choice,
     fit_format,
     mark_prefix,
+    require_json_word,
 )
 from toolwire.protocols.openai_chat.parts.cache_control import (
     CACHE_FIELD,
@@ -286,7 +288,8 @@ def encode_request(request: Request, target: Target, variant: ChatVariant = CHAT
     rules = ID_AND_NAME_RULES if target.host.tools is DEFAULT_TOOLS else host_rules(target.host)
     plan = EncodingPlan(rules, LossReport(), target, same_protocol=same_protocol)
     plan.has_moving_marks = request.origin in MOVING_MARKS
-    request = use_target_tool(substitute_functions(request, plan, variant.hosted_tools), plan, FUNCTION_ADAPTER)
+    request = rename_tools(substitute_functions(request, plan, variant.hosted_tools), plan)
+    request = use_target_tool(request, plan, FUNCTION_ADAPTER)
     plan.messages = request.messages
     tools, functions = encode_tools(request, plan, variant)
     messages = _encode_messages(request, plan)
@@ -341,6 +344,8 @@ def _fit_body(request: Request, body: dict[str, Any], plan: EncodingPlan) -> Non
         fit_choice(body, plan)
     if "response_format" in body and host.output.formats is not OPENAI.output.formats:
         fit_format(request, body, plan)
+    if body.get("response_format") == JSON_FORMAT and not plan.same_protocol:
+        require_json_word(body, plan)
     if host.fields is not OPENAI.fields:
         fit_fields(request, body, plan, FIELD_LOCATIONS)
 

@@ -28,6 +28,7 @@ from toolwire.protocols.openai_responses.tools import encode_tool
 from toolwire.protocols.openai_responses.wire import (
     AdditionalTools,
     ConfigurationUpdate,
+    CustomShape,
     EasyMessage,
     FormatShape,
     FunctionShape,
@@ -100,11 +101,19 @@ def encode_functions(request: Request, plan: ItemPlan) -> list[Any] | None:
             function.parameters = tool.parameters or _EMPTY_SCHEMA
             function.strict = bool(tool.strict)
         encoded.append(function)
-    limit = host.tools.max_count
-    if limit is not None and len(encoded) > limit:
-        plan.report.dropped((), "tools", host.rejects(f"more than {limit} tools"))
-        encoded = encoded[:limit]
-    return encoded or None
+    return (limit_functions(encoded, plan) if plan.same_protocol else encoded) or None
+
+
+def limit_functions(tools: list[Any], plan: ItemPlan) -> list[Any]:
+    """Return as many functions as the host accepts, with all other tools; the rest is reported."""
+    limit = plan.target.host.tools.max_count
+    functions = [index for index, tool in enumerate(tools) if isinstance(tool, FunctionShape | CustomShape)]
+    if limit is None or len(functions) <= limit:
+        return tools
+    excess = set(functions[limit:])
+    reason = f"{plan.target.host.rejects(f'more than {limit} tools')}; {len(excess)} left out"
+    plan.report.approximated((), "", reason, severity="error")
+    return [tool for index, tool in enumerate(tools) if index not in excess]
 
 
 def fit_body(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
@@ -134,7 +143,7 @@ def _drop_tool_items(body: dict[str, Any], plan: ItemPlan) -> None:
     if any(isinstance(item, AdditionalTools) for item in items):
         plan.report.approximated((), "tools", f"{host.rejects('additional_tools')}; sent as tools")
     if any(_is_update(item) for item in items):
-        plan.report.dropped((), "messages", host.rejects("configuration_update"))
+        plan.report.approximated((), "", f"{host.rejects('configuration_update')}; left out", severity="warning")
     body["input"] = [item for item in items if not isinstance(item, AdditionalTools) and not _is_update(item)]
 
 
@@ -205,7 +214,11 @@ def _move_instructions(body: dict[str, Any], plan: ItemPlan) -> None:
 
 def _fit_choice(body: dict[str, Any], plan: ItemPlan) -> None:
     """Replace a tool choice that host and model reject, also because the model thinks."""
-    host, rule, choice = plan.target.host, choice_rule(plan), msgspec.to_builtins(body["tool_choice"])
+    host, rule, choice = (
+        plan.target.host,
+        choice_rule(plan),
+        msgspec.json.decode(msgspec.json.encode(body["tool_choice"])),
+    )
     mode = choice if isinstance(choice, str) else "allowed" if choice.get("type") == "allowed_tools" else "named"
     lower = mode
     if mode not in rule.modes:

@@ -16,7 +16,7 @@ from toolwire.canonical.tools import FunctionTool, Tool
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import accepts_native, substitute_functions
-from toolwire.codec.encoding.hosts import encode_user, with_host_names
+from toolwire.codec.encoding.hosts import encode_user, rename_tools, with_host_names
 from toolwire.codec.encoding.plan import MOVING_MARKS, IdAndNameRules, resolve_target
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
@@ -28,7 +28,13 @@ from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_ex
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, escape_pointer
 from toolwire.protocols.openai_responses.computer import COMPUTER_USE
 from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fast_foreign, encode_fast_same_protocol
-from toolwire.protocols.openai_responses.hosts import encode_functions, fit_body, fit_messages, lacks_required_text
+from toolwire.protocols.openai_responses.hosts import (
+    encode_functions,
+    fit_body,
+    fit_messages,
+    lacks_required_text,
+    limit_functions,
+)
 from toolwire.protocols.openai_responses.parts.messages import ItemDecoder, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.settings import (
@@ -316,11 +322,14 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if adapts:
         request = fit_messages(request, plan)
     computer_use = COMPUTER_USE if accepts_native("client", target.host) else FUNCTION_ADAPTER
-    request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, computer_use)
+    request = rename_tools(substitute_functions(request, plan, HOSTED_TOOLS), plan)
+    request = use_target_tool(request, plan, computer_use)
     body: dict[str, Any] = {}
     if target.model is not None:
         body["model"] = target.model
     tools = encode_tools(request, plan) if plan.tools.freeform else encode_functions(request, plan)
+    if tools is not None and not plan.same_protocol:
+        tools = limit_functions(tools, plan)
     _encode_system(request, body, plan)
     _encode_input(request, body, plan)
     if tools is not None:
@@ -330,6 +339,8 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     encode_sampling(request, body, plan)
     body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
     body["text"] = encode_output(request.output, ("output",), plan)
+    if not plan.same_protocol and request.output is not None and request.output.kind == "json":
+        _require_json_word(body, plan)
     encode_continuation(request, body, plan)
     body["stream"] = none_to_unset(request.stream if target.stream is None else target.stream)
     _encode_end_user(request, body, plan)
@@ -441,6 +452,24 @@ def _plain_input(message: Message | None) -> str | None:
         return None
     part = message.parts[0]
     return part.text if isinstance(part, Text) and not part.extras and part.cache is None else None
+
+
+def _require_json_word(body: dict[str, Any], plan: ItemPlan) -> None:
+    """Add instructions if the input does not mention JSON, which the provider requires for `json_object`."""
+    instructions, items = body.get("instructions"), body.get("input")
+    texts = [text for text in (instructions, items) if isinstance(text, str)]
+    for item in msgspec.json.decode(msgspec.json.encode(items)) if isinstance(items, list) else ():
+        content = item.get("content")
+        parts = content if isinstance(content, list) else []
+        texts += [str(part.get("text")) for part in parts if isinstance(part, dict)]
+        texts += [text for text in (content, item.get("output")) if isinstance(text, str)]
+    if any("json" in text.lower() for text in texts):
+        return
+    body["instructions"] = "\n\n".join([text for text in (instructions, _JSON_INSTRUCTIONS) if isinstance(text, str)])
+    plan.report.added((), "", "/instructions", plan.target.host.rejects("JSON output unless the prompt mentions JSON"))
+
+
+_JSON_INSTRUCTIONS = "Respond with JSON only, without any other text."
 
 
 def _as_developer(turn: Turn) -> Turn:

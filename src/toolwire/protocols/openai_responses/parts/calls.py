@@ -159,7 +159,7 @@ def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
         return None
     call_id = plan.call_id(part.id)
     plan.calls[call_id] = "json", part.name
-    return {"type": "function_call", "call_id": call_id, "name": plan.tools.alias(part.name), "arguments": text}
+    return {"type": "function_call", "call_id": call_id, "name": plan.tool_name(part.name), "arguments": text}
 
 
 def encode_fast_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | None:
@@ -208,7 +208,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
 
 def _encode_function_call(part: ToolCall, located_part: LocatedPart, call_id: Any, plan: ItemPlan) -> FunctionCall:
     """Encode a call for a host that has only functions, without namespaces."""
-    name = plan.tools.alias(part.name, part.namespace)
+    name = plan.tools.alias(part.name, part.namespace) if part.namespace is not None else plan.tool_name(part.name)
     arguments = (
         wrap_freeform_input(part.arguments) if part.shape == "freeform" else _encode_arguments(part, located_part, plan)
     )
@@ -218,7 +218,7 @@ def _encode_function_call(part: ToolCall, located_part: LocatedPart, call_id: An
 def _call_name(part: ToolCall, plan: ItemPlan) -> str:
     """Return the name under which the target knows the called tool."""
     # The namespace has its own field, so only the name is made legal. In responses the names are the client's.
-    return part.name if plan.same_protocol or plan.for_client else plan.tools.alias(part.name)
+    return plan.tool_name(part.name)
 
 
 def _encode_input(part: ToolCall, plan: ItemPlan) -> Any:
