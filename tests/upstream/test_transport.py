@@ -152,6 +152,29 @@ def test_closed_idle_connection_is_not_reused() -> None:
     run_async(work())
 
 
+@pytest.mark.parametrize(("server", "connections"), [("nginx", 1), ("llama.cpp", 2)])
+def test_connection_of_llama_cpp_is_not_reused_after_a_stream(server: str, connections: int) -> None:
+    """It closes the connection after a stream, although it announces that it stays open."""
+    opened = 0
+    stream = f"HTTP/1.1 200 OK\r\nserver: {server}\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        while await read_http_request(reader):
+            writer.write(stream.encode())
+
+    async def work() -> None:
+        async with serve_upstream(handler) as origin:
+            transport = Transport()
+            for _ in range(2):
+                assert await (await ask(transport, origin)).read(10) == b"ok"
+            transport.close()
+        assert opened == connections
+
+    run_async(work())
+
+
 @pytest.mark.parametrize(("idle", "connections"), [(1, 1), (24, 2)])
 def test_connection_is_not_reused_after_the_idle_time_of_the_server(
     clock: Clock, idle: float, connections: int

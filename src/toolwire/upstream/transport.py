@@ -109,6 +109,8 @@ LIMIT_BUFFERED = 256 * 1024
 LIMIT_DECODED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
 IDLE_MARGIN = 1.0
+# They close the connection after a stream although they announce `Keep-Alive`: a request sent then would be lost.
+_CLOSING_SERVERS = ("llama.cpp",)
 IDLE_PER_ORIGIN = 256
 
 _DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
@@ -404,7 +406,12 @@ class _Connection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Return whether the connection can carry another request."""
-        return self._keep_alive and self.is_fully_read and self.is_usable
+        return self._keep_alive and self.is_fully_read and self.is_usable and not self._closes_after_stream
+
+    @property
+    def _closes_after_stream(self) -> bool:
+        """Return whether the server closes the connection after this response without announcing it."""
+        return self.headers.get("server") in _CLOSING_SERVERS and "transfer-encoding" in self.headers
 
     def send(self, head: bytes, body: bytes | None) -> None:
         """Write a request and reset the state of the response."""
