@@ -80,7 +80,7 @@ PROFILE = HostProfile(
         },
     ),
     sources={
-        "address": from_types("botocore", "anthropic", note="bedrock-runtime, lib/bedrock"),
+        "address": from_types("botocore", "anthropic"),
         "address.version": documented("docs.aws.amazon.com", note="anthropic 2.x also sends dates of Anthropic's API"),
         "tools": peer("litellm", note="no hosted tools; tool search on some models only"),
         "fields": peer("litellm", note="context_management only with some edits: BerriAI/litellm#27532"),

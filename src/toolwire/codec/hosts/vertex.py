@@ -67,7 +67,7 @@ ANTHROPIC = HostProfile(
         },
     ),
     sources={
-        "address": from_types("anthropic", note="lib/vertex"),
+        "address": from_types("anthropic"),
         "address.version": peer("litellm", note="anthropic 2.x also sends dates of Anthropic's API"),
         "tools": peer("litellm", note="the number of tools is that of Anthropic"),
         "fields": peer("litellm"),
@@ -100,8 +100,8 @@ GEMINI = HostProfile(
         },
     ),
     sources={
-        "address": from_types("google-genai", note="_api_client.py"),
-        "fields": from_types("google-genai", note="only the Developer API has the switch"),
+        "address": from_types("google-genai"),
+        "fields": from_types("google-genai"),
         "errors": reported("vercel/ai", note="the wording of other unknown names"),
     },
 )

@@ -171,7 +171,8 @@ class UpstreamSender:
                 address_request, provider, address, route, body, heavy=is_heavy_body(body)
             )
         except UnaddressableRequest as error:
-            raise RequestRejected(provider_error(provider, "invalid_request", f"has {error}", status=400)) from None
+            message = f"{provider.name} has {error}"
+            raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400)) from None
         return addressed.path, addressed.headers, addressed.body
 
     def _request_head(

@@ -314,22 +314,11 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request body and report losses."""
     target = resolve_target(target, request, gpt_info)
-    adapts = not target.host.pass_through
-    rules = _FUNCTION_RULES if adapts and not target.host.tools.freeform else ID_AND_NAME_RULES
-    rules = with_host_names(rules, target.host)
-    plan = ItemPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
-    plan.has_moving_marks = request.origin in MOVING_MARKS
-    if adapts:
-        request = fit_messages(request, plan)
-    computer_use = COMPUTER_USE if accepts_native("client", target.host) else FUNCTION_ADAPTER
-    request = rename_tools(substitute_functions(request, plan, HOSTED_TOOLS), plan)
-    request = use_target_tool(request, plan, computer_use)
+    request, plan = _plan_encoding(request, target)
     body: dict[str, Any] = {}
     if target.model is not None:
         body["model"] = target.model
-    tools = encode_tools(request, plan) if plan.tools.freeform else encode_functions(request, plan)
-    if tools is not None and not plan.same_protocol:
-        tools = limit_functions(tools, plan)
+    tools = _encode_tools(request, plan)
     _encode_system(request, body, plan)
     _encode_input(request, body, plan)
     if tools is not None:
@@ -339,8 +328,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     encode_sampling(request, body, plan)
     body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
     body["text"] = encode_output(request.output, ("output",), plan)
-    if not plan.same_protocol and request.output is not None and request.output.kind == "json":
-        _require_json_word(body, plan)
+    _require_json_word(request, body, plan)
     encode_continuation(request, body, plan)
     body["stream"] = none_to_unset(request.stream if target.stream is None else target.stream)
     _encode_end_user(request, body, plan)
@@ -358,9 +346,29 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         add_cache_key(body, target, plan.report)
     if not plan.same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, FAMILIES)
-    if adapts:
+    if not target.host.pass_through:
         fit_body(request, body, plan)
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/responses"))
+
+
+def _plan_encoding(request: Request, target: Target) -> tuple[Request, ItemPlan]:
+    """Return the request with messages and tools that the host accepts, and the plan of its encoding."""
+    adapts = not target.host.pass_through
+    rules = _FUNCTION_RULES if adapts and not target.host.tools.freeform else ID_AND_NAME_RULES
+    rules = with_host_names(rules, target.host)
+    plan = ItemPlan(rules, LossReport(), target, same_protocol=request.origin == FAMILY)
+    plan.has_moving_marks = request.origin in MOVING_MARKS
+    if adapts:
+        request = fit_messages(request, plan)
+    computer_use = COMPUTER_USE if accepts_native("client", target.host) else FUNCTION_ADAPTER
+    request = rename_tools(substitute_functions(request, plan, HOSTED_TOOLS), plan)
+    return use_target_tool(request, plan, computer_use), plan
+
+
+def _encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
+    """Encode the tools that the host accepts, None if there are none."""
+    tools = encode_tools(request, plan) if plan.tools.freeform else encode_functions(request, plan)
+    return tools if tools is None or plan.same_protocol else limit_functions(tools, plan)
 
 
 def _encode_end_user(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
@@ -454,8 +462,10 @@ def _plain_input(message: Message | None) -> str | None:
     return part.text if isinstance(part, Text) and not part.extras and part.cache is None else None
 
 
-def _require_json_word(body: dict[str, Any], plan: ItemPlan) -> None:
+def _require_json_word(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
     """Add instructions if the input does not mention JSON, which the provider requires for `json_object`."""
+    if plan.same_protocol or request.output is None or request.output.kind != "json":
+        return
     instructions, items = body.get("instructions"), body.get("input")
     texts = [text for text in (instructions, items) if isinstance(text, str)]
     for item in msgspec.json.decode(msgspec.json.encode(items)) if isinstance(items, list) else ():

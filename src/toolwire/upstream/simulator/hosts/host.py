@@ -20,7 +20,7 @@ _CHECKS: dict[str, Check] = {
     "openai-chat": check_chat,
     "anthropic": check_messages,
     "openai-responses": check_responses,
-    "gemini": lambda body, profile: check_fields(body, profile, frozenset()),
+    "gemini": lambda body, profile: check_fields(body, profile, ()),
 }
 
 CHECKED_PROTOCOLS = tuple(_CHECKS)
