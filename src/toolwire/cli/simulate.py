@@ -12,7 +12,7 @@ import click
 from toolwire.cli.inputs import BadInput, parse_protocol
 
 if TYPE_CHECKING:
-    from toolwire.codec.hosts.profile import Address, HostProfile
+    from toolwire.codec.hosts.profile import AddressFacts, HostProfile
     from toolwire.upstream.simulator.script import Script
 
 ALL = "all"
@@ -37,7 +37,7 @@ def parse_protocol_or_all(name: str) -> str:
 @click.command("simulate", short_help="Serve a simulated model.")
 @click.argument("name", metavar="PROTOCOL", type=parse_protocol_or_all)
 @click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="0 picks a free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="AddressFacts to listen on.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
 @click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
 @click.option("--profile", metavar="HOST", help="Refuse what this host refuses, in its wording: deepseek, mistral, ...")
@@ -93,7 +93,7 @@ def command(
     click.echo("stopped", err=True)
 
 
-def _example_request(protocol: str, address: "Address | None") -> tuple[str, dict[str, Any]]:
+def _example_request(protocol: str, address: "AddressFacts | None") -> tuple[str, dict[str, Any]]:
     """Return the path of a protocol, or of the platform that serves it, and a minimal request."""
     path, body = _EXAMPLE_REQUESTS[protocol]
     if address is None or not address.path:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from toolwire.codec.aws_framing import EventMessage, EventStreamSplitter, FramingError
 from toolwire.codec.framing import encode_sse_frame
-from toolwire.codec.hosts.profile import Address, HostProfile
+from toolwire.codec.hosts.profile import AddressFacts, HostProfile
 from toolwire.codec.interface import Route
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import UpstreamResponse
@@ -50,7 +50,7 @@ def resolve_base_url(host: HostProfile | None, base_url: str, region: str | None
     Raises `InvalidAddress` if a setting is missing or invalid.
     """
     settings = {"region": region, "project": project}
-    address = Address() if host is None else host.address
+    address = AddressFacts() if host is None else host.address
     required = _placeholders(address.path)
     if not base_url:
         required |= _placeholders(*address.base_urls.values())
@@ -78,7 +78,7 @@ _SETTING = re.compile(r"[a-z0-9][a-z0-9.:-]*")
 """The form of a region and of a project, which may have a domain in front."""
 
 
-def address_request(provider: Provider, address: Address, route: Route, body: bytes) -> AddressedRequest:
+def address_request(provider: Provider, address: AddressFacts, route: Route, body: bytes) -> AddressedRequest:
     """Return a request of the vendor's protocol in the form of the provider's platform."""
     members = _decode_members(body)
     model = route.model or _decode_string(members.get("model"))
@@ -118,7 +118,7 @@ def _mark_last_block(messages: Raw, mark: Raw) -> Raw:
 _UNMARKED_BLOCKS = (Raw(b'"thinking"'), Raw(b'"redacted_thinking"'))
 
 
-def address_count(provider: Provider, address: Address, route: Route, body: bytes) -> AddressedRequest | None:
+def address_count(provider: Provider, address: AddressFacts, route: Route, body: bytes) -> AddressedRequest | None:
     """Return a request for the number of tokens; None if the platform has no endpoint for it."""
     if not address.count_path:
         return None
@@ -154,7 +154,7 @@ def _decode_string(value: Raw | None) -> str:
 # ---- responses
 
 
-def convert_response(response: UpstreamResponse, address: Address | None) -> UpstreamResponse:
+def convert_response(response: UpstreamResponse, address: AddressFacts | None) -> UpstreamResponse:
     """Return a successful response, with its stream converted to server-sent events if the platform frames others."""
     if address is not None and address.framing == "aws":
         media_type = response.headers.get("content-type", "").partition(";")[0].strip()

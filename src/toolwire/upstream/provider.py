@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, field
 
-from toolwire.codec.hosts.profile import Address, HostProfile
+from toolwire.codec.hosts.profile import AddressFacts, HostProfile
 from toolwire.codec.hosts.registry import default_profile, recognize_host
 from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
@@ -89,7 +89,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         return self.host or recognize_url(self.base_url, self.protocol) or default_profile(self.protocol, model or "")
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> AddressFacts | None:
         """The paths of the cloud platform that serves the protocol; None if it is served at the vendor's paths."""
         host = self.host or recognize_url(self.base_url, self.protocol)
         return None if host is None or not host.address.path or self.path is not None else host.address

@@ -1,13 +1,13 @@
 """Amazon Bedrock: Claude by `InvokeModel`, with the Messages API as its body."""
 
 from toolwire.codec.hosts.profile import (
-    Address,
-    Errors,
-    Fields,
+    AddressFacts,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
     Recognition,
-    Tools,
-    Wording,
+    ToolFacts,
     documented,
     from_types,
     peer,
@@ -22,7 +22,7 @@ PROFILE = HostProfile(
     recognition=Recognition(
         hostnames=("bedrock-runtime*.amazonaws.com", "bedrock-runtime*.amazonaws.com.cn"), paths=("",)
     ),
-    address=Address(
+    address=AddressFacts(
         base_urls={
             "cn-*": "https://bedrock-runtime.{region}.amazonaws.com.cn",
             "*": "https://bedrock-runtime.{region}.amazonaws.com",
@@ -35,8 +35,8 @@ PROFILE = HostProfile(
         beta_member="anthropic_beta",
         framing="aws",
     ),
-    tools=Tools(max_count=None, hosted=False, client_run=True, deferred=False),
-    fields=Fields(
+    tools=ToolFacts(max_count=None, hosted=False, client_run=True, deferred=False),
+    fields=FieldFacts(
         known=(
             "cache_control",
             "messages",
@@ -69,14 +69,14 @@ PROFILE = HostProfile(
             "thinking-display-updates-2026-08-18",
         ),
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"message":"$message"}',
         type="ValidationException",
-        wordings={
-            "fields.unknown": Wording(message="{name}: Extra inputs are not permitted"),
-            "fields.betas": Wording(message="invalid beta flag"),
-            "address.version": Wording(message="anthropic_version: Field required"),
-            "tools.hosted": Wording(message="tool type '{type}' is not supported for this model"),
+        templates={
+            "fields.unknown": ErrorTemplate(message="{name}: Extra inputs are not permitted"),
+            "fields.betas": ErrorTemplate(message="invalid beta flag"),
+            "address.version": ErrorTemplate(message="anthropic_version: Field required"),
+            "tools.hosted": ErrorTemplate(message="tool type '{type}' is not supported for this model"),
         },
     ),
     sources={

@@ -1,13 +1,13 @@
 """Vertex AI: Claude by `rawPredict`, and Gemini by `generateContent`, below a project and a location."""
 
 from toolwire.codec.hosts.profile import (
-    Address,
-    Errors,
-    Fields,
+    AddressFacts,
+    ErrorFacts,
+    ErrorTemplate,
+    FieldFacts,
     HostProfile,
     Recognition,
-    Tools,
-    Wording,
+    ToolFacts,
     from_types,
     peer,
     reported,
@@ -29,7 +29,7 @@ ANTHROPIC = HostProfile(
     title="Vertex AI",
     protocol="anthropic",
     recognition=_RECOGNITION,
-    address=Address(
+    address=AddressFacts(
         base_urls=_BASE_URLS,
         path=f"/v1/{_PARENT}/anthropic/models/{{model}}:rawPredict",
         stream_path=f"/v1/{_PARENT}/anthropic/models/{{model}}:streamRawPredict",
@@ -37,8 +37,8 @@ ANTHROPIC = HostProfile(
         moved=("model",),
         version="vertex-2023-10-16",
     ),
-    tools=Tools(max_count=None),
-    fields=Fields(
+    tools=ToolFacts(max_count=None),
+    fields=FieldFacts(
         refused=("container", "mcp_servers", "speed"),
         unknown="refused",
         betas=(
@@ -58,12 +58,12 @@ ANTHROPIC = HostProfile(
         ),
         renamed_betas={"advanced-tool-use-2025-11-20": "tool-search-tool-2025-10-19"},
     ),
-    errors=Errors(
+    errors=ErrorFacts(
         body='{"type":"error","error":{"type":"$type","message":"$message"}}',
-        wordings={
-            "fields.unknown": Wording(message="{name}: Extra inputs are not permitted"),
-            "fields.betas": Wording(message="Unexpected value(s) `{name}` for the `anthropic-beta` header."),
-            "address.version": Wording(message="anthropic_version: Field required"),
+        templates={
+            "fields.unknown": ErrorTemplate(message="{name}: Extra inputs are not permitted"),
+            "fields.betas": ErrorTemplate(message="Unexpected value(s) `{name}` for the `anthropic-beta` header."),
+            "address.version": ErrorTemplate(message="anthropic_version: Field required"),
         },
     ),
     sources={
@@ -83,18 +83,18 @@ GEMINI = HostProfile(
     title="Vertex AI",
     protocol="gemini",
     recognition=_RECOGNITION,
-    address=Address(
+    address=AddressFacts(
         base_urls=_BASE_URLS,
         path=f"/v1beta1/{_PARENT}/google/models/{{model}}:generateContent",
         stream_path=f"/v1beta1/{_PARENT}/google/models/{{model}}:streamGenerateContent?alt=sse",
         count_path=f"/v1beta1/{_PARENT}/google/models/{{model}}:countTokens",
         count_members=("contents", "systemInstruction", "tools", "generationConfig"),
     ),
-    fields=Fields(refused=("toolConfig/includeServerSideToolInvocations",)),
-    errors=Errors(
+    fields=FieldFacts(refused=("toolConfig/includeServerSideToolInvocations",)),
+    errors=ErrorFacts(
         body='{"error":{"code":"$status","message":"$message","status":"INVALID_ARGUMENT"}}',
-        wordings={
-            "fields.refused": Wording(
+        templates={
+            "fields.refused": ErrorTemplate(
                 message='Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
             )
         },
