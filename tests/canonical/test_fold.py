@@ -39,7 +39,7 @@ from toolwire.canonical.events import (
     ResponseStart,
     UsageReport,
 )
-from toolwire.canonical.fold import MAX_LOOSE_PIECES, ResponseAccumulator, TextPieces, append_piece, fold, unfold
+from toolwire.canonical.fold import MAX_LOOSE_PIECES, ResponseAccumulator, TextPieces, fold, unfold
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 
@@ -386,17 +386,17 @@ def test_parts_may_interleave_in_any_order(response: Response, random: Any) -> N
     assert fold([*opening, *starts, *middle, *closing]) == response
 
 
-@pytest.mark.parametrize("unchecked", [0, 1, 3, MAX_LOOSE_PIECES])
-def test_text_pieces_stay_few_and_count_all_that_were_added(unchecked: int) -> None:
-    """`unchecked`: pieces added by `append_piece` between two that are added by `append`."""
+@pytest.mark.parametrize("size", [1, 2, 4, MAX_LOOSE_PIECES])
+def test_text_pieces_stay_few_and_count_all_that_were_added(size: int) -> None:
+    """`size`: pieces that are added together."""
     pieces, texts, scanned = TextPieces(), list[str](), (0, 0)
-    for number in range(3000):
-        texts.append(f"{number};")
-        if unchecked and number % (unchecked + 1):
-            append_piece(pieces, texts[-1])
-        else:
+    for number in range(3000 // size):
+        texts += [f"{number};"] * size
+        if size == 1:
             pieces.append(texts[-1])
-            assert len(pieces) < 2 * MAX_LOOSE_PIECES + 3000 // MAX_LOOSE_PIECES
+        else:
+            pieces.extend(texts[-size:])
+        assert len(pieces) < 2 * MAX_LOOSE_PIECES + 3000 // MAX_LOOSE_PIECES
         assert pieces.append_count == len(texts)
         if number % 97 == 0:
             assert "".join(pieces.text_after(*scanned)) == "".join(texts)[scanned[1] :]

@@ -1,31 +1,41 @@
 """Templates of stream frames: which frames give one, and which frames match it."""
 
+import msgspec
 import pytest
 
-from toolwire.codec.fast_path import TextMember, TextTemplate
+from toolwire.canonical.content import Citation, Signature
+from toolwire.canonical.events import PartDelta, PartDeltas
+from toolwire.canonical.fold import TextPieces
+from toolwire.codec.fast_path import FrameTemplate, TextMember, adds_only_text, encode_frames
 
 CONTENT = TextMember("content")
 HEAD = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":'
 TAIL = b'},"finish_reason":null,"token_ids":null}],"usage":null}'
-PADDED = TAIL[:-1] + b',"obfuscation":"%b"}'
+DELTA = PartDelta(index=0, text="a")
 
 
-def template_of(frame: bytes, text: str = "a") -> TextTemplate:
-    template = CONTENT.template(frame, text)
+def template_of(frame: bytes) -> FrameTemplate:
+    template = CONTENT.template(frame, DELTA)
     assert template is not None
     return template
+
+
+def matches(frame: bytes, frames: list[bytes], first: int = 0) -> list[str]:
+    """Return the texts of the frames from the first one on that match the template of a frame."""
+    deltas = template_of(frame).match(frames, first)
+    return [] if deltas is None else deltas.texts
 
 
 def test_like_frames_give_their_strings() -> None:
     strings = [b'"b"', rb'"\"}"', rb'"\\"', '"ä😀"'.encode(), rb'"\ud83d\ude00"', b'" "']
     frames = [HEAD + string + TAIL for string in strings]
-    assert template_of(HEAD + b'"a"' + TAIL).next_texts(frames, 0) == ["b", '"}', "\\", "ä😀", "😀", " "]
+    assert matches(HEAD + b'"a"' + TAIL, frames) == ["b", '"}', "\\", "ä😀", "😀", " "]
 
 
 def test_strings_are_read_from_the_start_up_to_another_frame() -> None:
     frames = [HEAD + b'"%d"' % number + TAIL for number in range(4)]
     frames.insert(3, b"data: [DONE]")
-    assert template_of(HEAD + b'"a"' + TAIL).next_texts(frames, 1) == ["1", "2"]
+    assert matches(HEAD + b'"a"' + TAIL, frames, 1) == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +59,7 @@ def test_strings_are_read_from_the_start_up_to_another_frame() -> None:
     ],
 )
 def test_other_frames_do_not_match(frame: bytes) -> None:
-    assert template_of(HEAD + b'"a"' + TAIL).next_texts([frame], 0) == []
+    assert matches(HEAD + b'"a"' + TAIL, [frame]) == []
 
 
 @pytest.mark.parametrize(
@@ -66,28 +76,52 @@ def test_other_frames_do_not_match(frame: bytes) -> None:
     ],
 )
 def test_frames_that_may_have_the_text_elsewhere_give_no_template(frame: bytes) -> None:
-    assert CONTENT.template(frame, "a") is None
+    assert CONTENT.template(frame, DELTA) is None
 
 
 def test_spaces_around_the_text_are_part_of_the_template() -> None:
-    template = template_of(b'data: {"content" : "a" , "id": 1}')
-    assert template.next_texts([b'data: {"content" : "b" , "id": 1}', b'data: {"content":"c","id":1}'], 0) == ["b"]
+    frames = [b'data: {"content" : "b" , "id": 1}', b'data: {"content":"c","id":1}']
+    assert matches(b'data: {"content" : "a" , "id": 1}', frames) == ["b"]
 
 
-def test_padding_is_ignored() -> None:
-    frames = [HEAD + b'"b"' + PADDED % padding for padding in (b"", b"y", b"Zz09" * 9)]
-    assert template_of(HEAD + b'"a"' + PADDED % b"x7Kq").next_texts(frames, 0) == ["b", "b", "b"]
+OTHERS = [HEAD + string + TAIL for string in (b'"b" "c"', b'"b""c"', b'"b"\n"c"', b'"b', b'""', b"")]
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        HEAD + b'"b"' + TAIL,
-        HEAD + b'"b"' + PADDED % b'x","usage":{"prompt_tokens":1},"more":"',
-        HEAD + b'"b"' + PADDED % rb"\u0041",
-        HEAD + b'"b"' + PADDED.replace(b"finish_reason", b"reason") % b"x",
-        HEAD + b'"b"' + PADDED % b"x" + b" ",
-    ],
-)
-def test_other_padding_does_not_match(frame: bytes) -> None:
-    assert template_of(HEAD + b'"a"' + PADDED % b"x7Kq").next_texts([frame], 0) == []
+@pytest.mark.parametrize("frame", [*OTHERS, HEAD + TAIL[1:]])
+@pytest.mark.parametrize("empty", [HEAD[:-1] + TAIL, HEAD + TAIL, HEAD[: -len(TAIL)] + TAIL])
+def test_no_frame_makes_up_for_another(frame: bytes, empty: bytes) -> None:
+    frames = [HEAD + b'"a"' + TAIL, frame, empty, HEAD + b'"d"' + TAIL]
+    assert matches(frames[0], frames) == ["a"]
+    assert matches(frames[0], [frames[0], empty, frame]) == ["a"]
+
+
+def test_deltas_belong_to_the_part_of_the_template_and_are_collected() -> None:
+    frames, pieces = [HEAD + b'"b"' + TAIL] * 2, TextPieces(["a"])
+    delta = PartDelta(index=3, text="a", candidate=1, kind="full", block=2)
+    template = CONTENT.template(HEAD + b'"a"' + TAIL, delta, pieces)
+    assert template is not None
+    deltas = template.match(frames, 0)
+    assert deltas == PartDeltas(index=3, texts=["b", "b"], candidate=1, kind="full", block=2)
+    assert pieces == ["a", "b", "b"]
+
+
+def test_every_other_field_of_a_delta_prevents_a_template() -> None:
+    values = {
+        "signature": Signature(issuer="x", data="y", kind="signature"),
+        "annotation": Citation(),
+        "extras": {"x": {}},
+        "wire_form": ("x",),
+        "at": "/x",
+    }
+    shared = set(PartDelta.__struct_fields__) & set(PartDeltas.__struct_fields__) - {"extras", "wire_form", "at"}
+    assert set(PartDelta.__struct_fields__) == shared | {"text"} | values.keys()
+    assert adds_only_text(PartDelta(index=3, text="a", candidate=1, kind="full", block=2))
+    for name, value in values.items():
+        delta = PartDelta(index=0, text="a", **{name: value})  # type: ignore[arg-type]
+        assert CONTENT.template(HEAD + b'"a"' + TAIL, delta) is None, name
+
+
+@pytest.mark.parametrize("texts", [["a"], ["a", "b"], ['","', '"', ",", "\\", '\\","'], ["\n", "é😀\u2028", "\x7f"]])
+def test_texts_are_encoded_one_frame_each(texts: list[str]) -> None:
+    frames = b"".join(b'{"x":' + msgspec.json.encode(text) + b"}\n" for text in texts)
+    assert encode_frames(b'{"x":', texts, b"}\n") == frames

@@ -8,7 +8,7 @@ from unittest import mock
 from tests.fuzz.engine import Target
 from tests.support.samples.fixture_files import fixtures
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.events import Event
+from toolwire.canonical.events import Event, separate_deltas
 from toolwire.codec.fast_path import TextMember
 from toolwire.codec.interface import ResponseContext, Route
 from toolwire.protocols import PROTOCOLS as CODECS
@@ -44,7 +44,7 @@ def _check_stream(data: bytes) -> None:
 
     def decode() -> list[Event]:
         decoder = CODECS["openai-chat"].stream_decoder(ResponseContext())
-        return [*decoder.feed(data), *decoder.close()]
+        return separate_deltas([*decoder.feed(data), *decoder.close()])
 
     fast = decode()
     with mock.patch.object(TextMember, "template", return_value=None):

@@ -42,7 +42,7 @@ def test_complete_response_equals_its_events(source: str, target: str, kind: str
         if response_error(response) is not None or find_defect(response, reader) is not None:
             continue  # a stream ends with the error
         adapted = adapt_response(response, reader, writer, context(kind))
-        events, _ = run_stages(response_stages(reader, writer, context(kind)), list(unfold(response)))
+        events = run_stages(response_stages(reader, writer, context(kind)), list(unfold(response)))
         assert fold(events) == adapted, name
         changed += adapted is not response
     assert changed or kind == "withheld"

@@ -1,12 +1,13 @@
 """Stream events: a response as it arrives.
 
     response := ResponseStart (message | CandidateEnd | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
-    message  := MessageStart (PartStart PartDelta* PartEnd)* MessageEnd
+    message  := MessageStart (PartStart (PartDelta | PartDeltas)* PartEnd)* MessageEnd
 
 1. `index` numbers the parts of a candidate across the response, from 0, and `message` its messages. Parts may
    interleave, also those of different messages.
 2. `PartStart.part` is the part as known at its start, without the text that deltas bring.
-3. A delta appends to the text of a Text, Refusal or Reasoning, or to the arguments of a ToolCall.
+3. A delta appends to the text of a Text, Refusal or Reasoning, or to the arguments of a ToolCall. `PartDeltas` are
+   several that arrived together, as one event. Encoders send as many to the client; the runtime gets them one by one.
 4. `PartEnd.final` overrides the start and the deltas.
 5. `UsageReport` is a complete snapshot; the last one wins.
 """
@@ -63,7 +64,26 @@ class PartDelta(Node, frozen=True):
     block: int = 0  # for Reasoning: which of its texts of that kind
     signature: Signature | None = None
     annotation: Citation | None = None
-    plain: bool = False  # only `text` is set, so that readers can skip the other fields
+
+
+class PartDeltas(Node, frozen=True):
+    """Additions of text to an open part that arrived together."""
+
+    index: int
+    texts: list[str]  # at least one, none empty; each stands for a `PartDelta` with the other fields
+    candidate: int = 0
+    kind: Literal["full", "summary"] | None = None
+    block: int = 0
+
+    @property
+    def text(self) -> str:
+        """The texts of all deltas, joined."""
+        return self.texts[0] if len(self.texts) == 1 else "".join(self.texts)
+
+    def single_deltas(self) -> list[PartDelta]:
+        """Return the deltas as one event each."""
+        index, candidate, kind, block = self.index, self.candidate, self.kind, self.block
+        return [PartDelta(index=index, text=text, candidate=candidate, kind=kind, block=block) for text in self.texts]
 
 
 class PartEnd(Node, frozen=True):
@@ -128,6 +148,7 @@ Event = (
     | MessageStart
     | PartStart
     | PartDelta
+    | PartDeltas
     | PartEnd
     | MessageEnd
     | UsageReport
@@ -136,3 +157,26 @@ Event = (
     | ResponseEnd
     | ResponseFailed
 )
+
+
+def append_text(events: list[Event], index: int, text: str, candidate: int = 0) -> None:
+    """Append the delta of a text to events that arrive together."""
+    if not text:
+        events.append(PartDelta(index=index, candidate=candidate))
+    elif events and type(last := events[-1]) is PartDeltas and last.index == index and last.candidate == candidate:
+        last.texts.append(text)
+    else:
+        events.append(PartDeltas(index=index, texts=[text], candidate=candidate))
+
+
+def separate_deltas(events: list[Event]) -> list[Event]:
+    """Return the events with each delta as an event of its own; the same list if they are already."""
+    if not any(type(event) is PartDeltas for event in events):
+        return events
+    separate: list[Event] = []
+    for event in events:
+        if type(event) is PartDeltas:
+            separate += event.single_deltas()
+        else:
+            separate.append(event)
+    return separate

@@ -24,6 +24,7 @@ from toolwire.canonical.events import (
     MessageEnd,
     MessageStart,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -36,8 +37,6 @@ from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Usage
 
 MAX_LOOSE_PIECES = 256
-append_piece = list[str].append
-"""Append without compacting: call `compact` after a batch."""
 
 
 class TextPieces(list[str]):
@@ -69,7 +68,7 @@ class TextPieces(list[str]):
         self.compact()
 
     def compact(self) -> None:
-        """Join the loose pieces if there are many, after `+=` or `append_piece` added some."""
+        """Join the loose pieces if there are many, after `+=` added some."""
         if len(self) - self._chunks >= MAX_LOOSE_PIECES:
             self._joined += len(self) - self._chunks - 1
             self[self._chunks :] = ["".join(self[self._chunks :])]
@@ -90,19 +89,25 @@ class PartAccumulator:
         self._citations: list[Citation] = []
         self._signature: Signature | None = None
 
-    def add(self, delta: PartDelta) -> None:
-        """Add the text, arguments or signature of one delta."""
-        if delta.kind is None:
-            self.text.append(delta.text)
-        elif (block := self._blocks.get((delta.kind, delta.block))) is not None:
-            block.append(delta.text)
-        else:
-            block = self._blocks[delta.kind, delta.block] = TextPieces()
-            block.append(delta.text)
+    def add(self, delta: PartDelta | PartDeltas) -> None:
+        """Add the text, arguments or signature of a delta, or the texts of several."""
+        pieces = self._pieces(delta.kind, delta.block)
+        if isinstance(delta, PartDeltas):
+            pieces.extend(delta.texts)
+            return
+        pieces.append(delta.text)
         if delta.annotation is not None:
             self._citations.append(delta.annotation)
         if delta.signature is not None:
             self._signature = delta.signature
+
+    def _pieces(self, kind: str | None, block: int) -> TextPieces:
+        """Return the text that deltas of this kind extend."""
+        if kind is None:
+            return self.text
+        if (pieces := self._blocks.get((kind, block))) is None:
+            pieces = self._blocks[kind, block] = TextPieces()
+        return pieces
 
     def apply(self, part: Part) -> Part:
         """Return the part with all deltas applied."""
@@ -191,14 +196,10 @@ def _merge_extras(*nodes: Node) -> Extras | None:
     return merged or None
 
 
-_BATCH_SIZE = 1024
-
-
 class ResponseAccumulator:
     """Accumulates events; `response()` returns what has arrived so far."""
 
     def __init__(self) -> None:
-        self._buffered: list[Event] = []
         self._start: ResponseStart | None = None
         self._end_events: list[Node] = []
         self._messages: dict[tuple[int, int], _OpenMessage] = {}
@@ -211,41 +212,18 @@ class ResponseAccumulator:
         self._origin = ""
         self._model: str | None = None
 
-    def buffer(self, events: list[Event]) -> None:
-        """Queue events; they are added in batches, at the latest when the response is asked for."""
-        self._buffered += events
-        if len(self._buffered) >= _BATCH_SIZE:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Add the events that `buffer` queued to the response."""
-        buffered, self._buffered = self._buffered, []
-        self.add_all(buffered)
-
     def add_all(self, events: Iterable[Event]) -> None:
-        """Add events, with a fast path for consecutive plain deltas of one part."""
-        part: _OpenPart | None = None
-        index, candidate, append = -1, -1, append_piece
+        """Add events."""
         for event in events:
-            if type(event) is not PartDelta:
-                self.add(event)
-                index = -1
-            elif event.index != index or event.candidate != candidate or not event.plain:
-                if (part := self._parts.get((event.candidate, event.index))) is not None:
-                    part.add(event)
-                    index, candidate = event.index, event.candidate
-            elif part is not None:
-                append(part.text, event.text)
-        if part is not None:
-            part.text.compact()
+            self.add(event)
 
     def add(self, event: Event) -> None:
         """Add one event to the candidate, message or part that it belongs to."""
         if (handler := self._HANDLERS.get(type(event))) is not None:
             handler(self, event)
 
-    def _add_delta(self, event: PartDelta) -> None:
-        """Add the text of an open part."""
+    def _add_delta(self, event: PartDelta | PartDeltas) -> None:
+        """Add to the text of an open part."""
         if (part := self._parts.get((event.candidate, event.index))) is not None:
             part.add(event)
 
@@ -294,6 +272,7 @@ class ResponseAccumulator:
 
     _HANDLERS: ClassVar[dict[type, Callable[["ResponseAccumulator", Any], None]]] = {
         PartDelta: _add_delta,
+        PartDeltas: _add_delta,
         PartStart: _start_part,
         PartEnd: _end_part,
         MessageStart: _start_message,
@@ -314,7 +293,6 @@ class ResponseAccumulator:
 
     def response(self) -> Response:
         """Build the response from all events so far."""
-        self._flush()
         start = self._start or ResponseStart(origin=self._origin)
         numbers = sorted({candidate for candidate, _ in self._messages} | set(self._candidate_ends))
         return Response(

@@ -1,70 +1,100 @@
-"""The fast path for runs of stream frames that differ only in one string: only that string is decoded.
+"""The fast path of streams: of frames that differ only in one string, only that string is decoded and encoded.
 
 If a frame that a decoder has decoded in full only adds text to a part, the decoder makes a template of it. The template
 holds for the frames right after it, so the decoder's state is still as that frame left it. A frame that is equal except
-for its string can therefore only add that string.
+for its string can therefore only add that string. All frames of one read that match become one `PartDeltas` event.
 """
 
+import contextlib
 import re
 from itertools import islice
 
+import msgspec
 from msgspec import Struct
 
-from toolwire.canonical.events import Event, PartDelta
+from toolwire.canonical.events import Event, PartDelta, PartDeltas
 from toolwire.canonical.fold import TextPieces
-from toolwire.codec.wire.reader import JSON_ERRORS, decode_string
+from toolwire.codec.framing import frame_data, truncate_at_invalid_utf8
+from toolwire.codec.wire.reader import JSON_ERRORS
 
+_strings = msgspec.json.Decoder(str)
+_encode_lines = msgspec.json.Encoder().encode_lines
 _MAX_FRAME = 16 * 1024
-# OpenAI ends frames with random letters, which hide the length of the text.
-_PADDING = b',"obfuscation":"'
+_FRAME_END = b"\n\n"
 
 
-class TextTemplate(Struct, frozen=True, gc=False):
-    """The bytes of a frame around the string that it adds to a part."""
+class FrameTemplate(Struct, frozen=True, gc=False):
+    """A frame that adds text to a part: the bytes around this text, and the event."""
 
-    head: bytes  # up to the opening quote
-    tail: bytes  # from the closing quote
-    has_padding: bool  # random letters follow the tail
-
-    def next_texts(self, frames: list[bytes], start: int) -> list[str]:
-        """Return the strings of the frames from `start` on, up to the first frame that differs in more.
-
-        An empty string counts as a difference, since decoders then ignore the member.
-        """
-        head, tail, has_padding = self.head, self.tail, self.has_padding
-        # The slice includes both quotes. It is invalid JSON if it has a line break, or if head and tail overlap.
-        first, last = len(head) - 1, 1 - len(tail)
-        texts: list[str] = []
-        try:
-            for frame in islice(frames, start, None):
-                if not frame.startswith(head):
-                    break
-                unpadded = _strip_padding(frame) if has_padding else frame
-                if not unpadded.endswith(tail) or not (text := decode_string(unpadded[first:last])):
-                    break
-                texts.append(text)
-        except JSON_ERRORS:
-            pass
-        return texts
-
-
-class TextRun(Struct, frozen=True, gc=False):
-    """A run of consecutive frames that add text to the same part."""
-
-    template: TextTemplate
-    delta: PartDelta  # of the last frame that was decoded in full
+    head: bytes  # up to the opening quote, inclusive
+    tail: bytes  # from the closing quote on
+    delta: PartDelta
     pieces: TextPieces | None = None  # where the decoder collects the text, if it does
 
-    def extend(self, texts: list[str], events: list[Event]) -> None:
-        """Append the deltas of more frames to `events`."""
+    def match(self, frames: list[bytes], first: int) -> PartDeltas | None:
+        """Return the deltas of the frames from the first one on, up to one that differs in more; None if none match."""
+        head, tail = self.head, self.tail
+        start, end, least = len(head) - 1, 1 - len(tail), len(head) + len(tail)
+        strings: list[bytes] = []
+        for frame in islice(frames, first, None):
+            if not frame.startswith(head) or not frame.endswith(tail) or len(frame) < least:
+                break
+            strings.append(frame[start:end])
+        if not (texts := _decode_strings(strings)):
+            return None
         if self.pieces is not None:
             self.pieces.extend(texts)
-        last = self.delta
-        index, candidate, kind, block, plain = last.index, last.candidate, last.kind, last.block, last.plain
-        events += [
-            PartDelta(index=index, text=text, candidate=candidate, kind=kind, block=block, plain=plain)
-            for text in texts
-        ]
+        index, candidate, kind, block = self.delta.index, self.delta.candidate, self.delta.kind, self.delta.block
+        return PartDeltas(index=index, texts=texts, candidate=candidate, kind=kind, block=block)
+
+
+class FrameDecoder:
+    """A decoder of frames, some of which give a template for those after them."""
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._template: FrameTemplate | None = None  # of the last frame
+
+    def _read(self, wire: bytes | None) -> list[Event]:
+        """Decode complete frames; those that differ from the last one only in their text take the fast path."""
+        events: list[Event] = []
+        frames = [] if wire is None else wire.split(_FRAME_END)
+        number = 0
+        while number < len(frames) and not self._ended:
+            if (template := self._template) is not None and (deltas := template.match(frames, number)) is not None:
+                events.append(deltas)
+                number += len(deltas.texts)
+                continue
+            frame = frames[number]
+            number += 1
+            if (data := frame_data(frame)) is not None:
+                self._template = None
+                self._read_frame(frame, data if data.isascii() else truncate_at_invalid_utf8(data), events)
+        return events
+
+    def _read_frame(self, frame: bytes, data: bytes, events: list[Event]) -> None:
+        """Append the events of one frame with this data to `events`; set the template if it gives one."""
+        raise NotImplementedError
+
+
+def adds_only_text(delta: PartDelta) -> bool:
+    """Return whether a delta has no field besides its text and what the text belongs to."""
+    index, candidate, kind, block = delta.index, delta.candidate, delta.kind, delta.block
+    return delta == PartDelta(index=index, text=delta.text, candidate=candidate, kind=kind, block=block)
+
+
+def _decode_strings(strings: list[bytes]) -> list[str]:
+    """Decode JSON strings up to the first invalid or empty one; decoders ignore a member that is empty."""
+    texts: list[str] = []
+    with contextlib.suppress(*JSON_ERRORS):
+        texts = _strings.decode_lines(b"\n".join(strings))
+    # A line in quotes has at least one string, so equal numbers show that each one has only one.
+    if len(texts) != len(strings):
+        texts = []
+        with contextlib.suppress(*JSON_ERRORS):
+            for string in strings:
+                texts.append(_strings.decode(string))  # keeps those before an invalid one
+    return texts if all(texts) else texts[: texts.index("")]
 
 
 class TextMember:
@@ -74,22 +104,22 @@ class TextMember:
         self._key = b'"%b"' % name.encode()
         self._pattern = re.compile(rb'%b\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")' % self._key, re.DOTALL)
 
-    def template(self, frame: bytes, text: str) -> TextTemplate | None:
-        """Return the template of a frame in which this member has this text; None if that is not certain."""
-        unpadded = _strip_padding(frame)
-        has_padding, frame = bool(unpadded), unpadded or frame
+    def template(self, frame: bytes, delta: PartDelta, pieces: TextPieces | None = None) -> FrameTemplate | None:
+        """Return the template of a frame in which this member has the text of the delta; None if that is uncertain."""
+        if not delta.text or not adds_only_text(delta):
+            return None
         # The quoted name can't be inside a string, where its quotes would be escaped.
         if len(frame) > _MAX_FRAME or frame.count(self._key) != 1 or (match := self._pattern.search(frame)) is None:
             return None
         string, start, end = match[1], match.start(1), match.end(1)
         head, tail = frame[: start + 1], frame[end - 1 :]
         # If there are escapes, another member may have the same name, spelled differently.
-        if b"\\" in head or b"\\" in tail or len(tail) < 2 or decode_string(string) != text:
+        if b"\\" in head or b"\\" in tail or len(tail) < 2 or _strings.decode(string) != delta.text:
             return None
-        return TextTemplate(head, tail, has_padding)
+        return FrameTemplate(head, tail, delta, pieces)
 
 
-def _strip_padding(frame: bytes) -> bytes:
-    """Return the frame without its `obfuscation`; empty bytes if it does not end with one."""
-    unpadded, _, padding = frame.rpartition(_PADDING)
-    return unpadded if padding.endswith(b'"}') and (padding[:-2].isalnum() or padding == b'"}') else b""
+def encode_frames(head: bytes, texts: list[str], tail: bytes) -> bytes:
+    """Encode one frame for each text, with these bytes around its JSON string."""
+    # Line feeds in strings are escaped, so each one is between two of them.
+    return head + _encode_lines(texts)[:-1].replace(b"\n", tail + head) + tail

@@ -39,36 +39,6 @@ class SseSplitter:
             frames = [payload for text in head.split(b"\n\n") if (payload := frame_data(text)) is not None]
         return frames if head.isascii() else list(map(truncate_at_invalid_utf8, frames))
 
-    def feed_frames(self, data: bytes) -> list[bytes]:
-        """Add bytes and return the frames that are now complete as they are, without the blank line after each.
-
-        For readers that recognize most frames as they are. `frame_data` returns the data of the others, whose UTF-8 is
-        not validated.
-        """
-        head = self.complete_frames(data)
-        if head is None:
-            return []
-        lines = head.split(b"\n")
-        return head.split(b"\n\n") if any(lines[1::2]) else lines[::2]
-
-    def close_frames(self) -> list[bytes]:
-        """Return a last frame that lacks its empty line, as `feed_frames` does."""
-        return self.feed_frames(self.take_rest())
-
-    def split_at(self, data: bytes, end: bytes) -> list[bytes]:
-        """Add bytes and split the complete frames after each one that ends with `end`, which is removed.
-
-        For readers that recognize most frames by their beginning and end. The last element holds the frames after the
-        last split. See `unnamed_frame_data`.
-        """
-        head = self.complete_frames(data)
-        if head is None:
-            return [b""]
-        if not head.isascii() and truncate_at_invalid_utf8(head) is not head:
-            frames = [(frame, truncate_at_invalid_utf8(frame)) for frame in head.split(b"\n\n")]
-            return [b"\n\n".join([frame if text is frame else b"data: " + text for frame, text in frames])]
-        return (head + b"\n\n").split(end + b"\n\n")
-
     def complete_frames(self, data: bytes) -> bytes | None:
         """Add bytes and return all frames that are now complete, joined, without the blank line after the last.
 
@@ -113,10 +83,6 @@ class SseSplitter:
     def close(self) -> list[bytes]:
         """Return the data of a last frame that lacks its empty line, as some servers send it."""
         return self.feed(self.take_rest())
-
-    def close_split_at(self, end: bytes) -> list[bytes]:
-        """Return a last frame that lacks its empty line, split as by `split_at`."""
-        return self.split_at(self.take_rest(), end)
 
     def take_rest(self) -> bytes:
         """Return the incomplete frame with its end added, and clear the buffer."""
@@ -297,12 +263,13 @@ def escape_line_separators(frames: bytes) -> bytes:
     """
     if frames.isascii():
         return frames
-    # Splitting at one byte is far faster than searching for several.
-    if any(rest.startswith(_SEPARATOR_RESTS) for rest in frames.split(b"\xe2")):
+    # Searching for one byte, and splitting at it, is far faster than searching for several.
+    if _FIRST_OF_SEPARATOR in frames and any(rest.startswith(_SEPARATOR_RESTS) for rest in frames.split(b"\xe2")):
         frames = frames.replace(b"\xe2\x80\xa8", rb"\u2028").replace(b"\xe2\x80\xa9", rb"\u2029")
-    if any(rest.startswith(b"\x85") for rest in frames.split(b"\xc2")):
+    if _FIRST_OF_NEXT_LINE in frames and any(rest.startswith(b"\x85") for rest in frames.split(b"\xc2")):
         frames = frames.replace(b"\xc2\x85", rb"\u0085")
     return frames
 
 
+_FIRST_OF_SEPARATOR, _FIRST_OF_NEXT_LINE = 0xE2, 0xC2
 _SEPARATOR_RESTS = (b"\x80\xa8", b"\x80\xa9")

@@ -9,11 +9,13 @@ from toolwire.canonical.events import (
     Event,
     Notice,
     PartDelta,
+    PartDeltas,
     PartStart,
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
     UsageReport,
+    separate_deltas,
 )
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.interface import Codec, ResponseContext
@@ -59,7 +61,7 @@ class StreamProgress:
     def _observe_all(self, events: list[Event]) -> None:
         """Update the summary from events; deltas do not change it."""
         for event in events:
-            if type(event) is not PartDelta:
+            if type(event) is not PartDelta and type(event) is not PartDeltas:
                 self._observe(event)
 
     def _observe(self, event: Any) -> None:
@@ -139,11 +141,8 @@ class EventTranslator(StreamProgress):
         """Return the events after all stages."""
         if events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        notable: list[Event] | None = None
-        if self._recovery is not None:
-            notable = self._recovery.pass_unmarked(events)
-            if notable is None:
-                events = self._recovery.process(events)
-        events, _ = run_stages(self._stages, events, notable)
+        if self._recovery is not None and not self._recovery.pass_unmarked(events):
+            events = self._recovery.process(events)
+        events = run_stages(self._stages, events)
         self._observe_all(events)
-        return events
+        return separate_deltas(events)

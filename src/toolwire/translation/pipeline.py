@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from toolwire.canonical.events import Event, PartDelta
+from toolwire.canonical.events import Event
 from toolwire.canonical.fold import fold, unfold
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER
@@ -24,11 +24,8 @@ class Stage(Protocol):
     def applies(self, response: Response) -> bool:
         """Return whether the stage may change this complete response; cheap, since most stages change few."""
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
-        """Return the next events, transformed; the same list if nothing changes.
-
-        `notable` are those that are not plain deltas. A stage that needs only these costs nothing for the many deltas.
-        """
+    def process(self, events: list[Event]) -> list[Event]:
+        """Return the next events, transformed; the same list if nothing changes."""
 
 
 def response_stages(
@@ -83,24 +80,11 @@ def _signature_stages(
     return []
 
 
-def run_stages(
-    stages: Sequence[Stage], events: list[Event], notable: list[Event] | None = None
-) -> tuple[list[Event], list[Event]]:
-    """Return the events after all stages, and those among them that are not plain deltas.
-
-    `notable` are these events before the stages, if the caller has them.
-    """
-    if notable is None:
-        notable = notable_events(events)
+def run_stages(stages: Sequence[Stage], events: list[Event]) -> list[Event]:
+    """Return the events after all stages."""
     for stage in stages:
-        if (processed := stage.process(events, notable)) is not events:
-            events, notable = processed, notable_events(processed)
-    return events, notable
-
-
-def notable_events(events: list[Event]) -> list[Event]:
-    """Return the few events that are not plain deltas (text added to a part, and nothing else)."""
-    return [event for event in events if type(event) is not PartDelta or not event.plain]
+        events = stage.process(events)
+    return events
 
 
 def adapt_response(response: Response, reader: Codec, writer: Codec | None, context: ResponseContext) -> Response:
@@ -110,4 +94,4 @@ def adapt_response(response: Response, reader: Codec, writer: Codec | None, cont
         response = isolate_foreign_extras(response, reader, writer)
     stages = response_stages(reader, writer, context, may_have_signatures=has_signatures(response))
     stages = [stage for stage in stages if stage.applies(response)]
-    return fold(run_stages(stages, list(unfold(response, deltas=False)))[0]) if stages else response
+    return fold(run_stages(stages, list(unfold(response, deltas=False)))) if stages else response

@@ -12,11 +12,13 @@ from toolwire.canonical.events import (
     Event,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
+    separate_deltas,
 )
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.response import Response
@@ -25,7 +27,7 @@ from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import decode_members, escape_pointer
 from toolwire.translation.event_stream import StreamProgress
-from toolwire.translation.pipeline import Stage, notable_events, response_stages, run_stages
+from toolwire.translation.pipeline import Stage, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
 from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage, report_recovered
@@ -86,7 +88,8 @@ class FrameFieldLosses:
 
 
 _DONE_MARKER = b"[DONE]"
-_MAX_UNENCODED = 1024
+_DELTA_TYPES = (PartDelta, PartDeltas)
+_MAX_UNENCODED = 64
 """Limit of forwarded events that are not yet encoded; only a stream that breaks off needs them."""
 
 
@@ -103,7 +106,7 @@ class StreamTranslator(StreamProgress):
         transform: Receives all events first, and returns those to continue with.
         collects_response: Makes `response` available, also between equal protocols.
         redact: Rewrites failures before they are passed on.
-        observe: Receives all events as the client gets them, and those among them that are not plain deltas.
+        observe: Receives all events as the client gets them.
 
     """
 
@@ -116,7 +119,7 @@ class StreamTranslator(StreamProgress):
         transform: Callable[[list[Event]], list[Event]] | None = None,
         collects_response: bool = False,
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
-        observe: Callable[[list[Event], list[Event]], None] | None = None,
+        observe: Callable[[list[Event]], None] | None = None,
     ) -> None:
         super().__init__(reader)
         self._observe_events = observe
@@ -233,29 +236,23 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        notable: list[Event] | None = None
-        if (recovery := self._recovery) is not None:
-            notable = recovery.pass_unmarked(events)
-            if notable is None:
-                events = recovery.process(events)
-        return self._process_recovered(events, notable)
+        if self._recovery is not None and not self._recovery.pass_unmarked(events):
+            events = self._recovery.process(events)
+        return self._process_recovered(events)
 
-    def _process_recovered(self, events: list[Event], notable: list[Event] | None = None) -> bytes:
-        """Run events through all other stages, and return the frames that encode them.
-
-        `notable` are those that are not plain deltas, if they are known.
-        """
+    def _process_recovered(self, events: list[Event]) -> bytes:
+        """Run events through all other stages, and return the frames that encode them."""
         if self._transform is not None:
-            events, notable = self._transform(events), None
-        events, notable = run_stages(self._stages, events, notable)
+            events = self._transform(separate_deltas(events))
+        events = run_stages(self._stages, events)
         if not self._same_protocol:
-            for event in notable:
-                if type(event) is not PartDelta and holds_constraint(event, self._writer.families):
+            for event in events:
+                if type(event) not in _DELTA_TYPES and holds_constraint(event, self._writer.families):
                     return self._refuse_constraint(events, events.index(event))
-        self._accumulate(events, notable)
-        self._observe_all(notable)
+        self._accumulate(events)
+        self._observe_all(events)
         if self._observe_events is not None:
-            self._observe_events(events, notable)
+            self._observe_events(events)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._abort(ResponseFailed(error=failure, broken=True))
@@ -296,22 +293,19 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        notable = None
-        if (recovery := self._recovery) is not None and (notable := recovery.pass_unmarked(events)) is None:
-            recovered = recovery.process(events)
+        if self._recovery is not None and not self._recovery.pass_unmarked(events):
+            recovered = self._recovery.process(events)
             if recovered is not events or self._held_frames:
-                if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
+                if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
-        if notable is None:
-            notable = notable_events(events)
-        if notable and type(failure := notable[-1]) is ResponseFailed:
+        if events and type(failure := events[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
-            self._observe_forwarded(events[:-1], notable[:-1])
+            self._observe_forwarded(events[:-1])
             return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
         if not data.isascii() and not _is_utf8(data):
             data = b"".join(map(_without_invalid_lines, frames.split(data)))
-        self._observe_forwarded(events, notable)
+        self._observe_forwarded(events)
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:
@@ -342,8 +336,8 @@ class StreamTranslator(StreamProgress):
         self._encodes_frames = True
         if self._accumulator is None:
             self._accumulator = ResponseAccumulator()
-            self._accumulator.buffer(self._unencoded)
-        self._unencoded, _ = run_stages(self._stages, self._unencoded)
+            self._accumulator.add_all(self._unencoded)
+        self._unencoded = run_stages(self._stages, self._unencoded)
         self._encode_forwarded()
         events = self._recovered_events
         self._release_frames()
@@ -388,23 +382,21 @@ class StreamTranslator(StreamProgress):
                 return frames[:number]
         return frames
 
-    def _observe_forwarded(self, events: list[Event], notable: list[Event]) -> None:
+    def _observe_forwarded(self, events: list[Event]) -> None:
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
         if self._observe_events is not None:
-            self._observe_events(events, notable)
+            self._observe_events(events)
         if self._accumulator is not None:
-            self._accumulator.buffer(events)
-        if not notable and not self._writer.end_event_repeats_response:
-            return
+            self._accumulator.add_all(events)
         if self._writer.end_event_repeats_response:
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:
                 self._encode_forwarded()
-        elif self._recovery is not None and (len(notable) > 1 or type(notable[0]) is not PartDelta):
-            self._unencoded += [event for event in notable if type(event) is not PartDelta]
-        elif notable and type(notable[0]) is ResponseStart:
-            self._unencoded = notable
-        self._observe_all(notable)
+        elif self._recovery is not None:
+            self._unencoded += [event for event in events if type(event) not in _DELTA_TYPES]
+        elif events and type(events[0]) is ResponseStart:
+            self._unencoded = [event for event in events if type(event) is not PartDeltas]
+        self._observe_all(events)
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
         """Return a `[DONE]` marker after a complete response, and drop all other frames."""
@@ -430,7 +422,7 @@ class StreamTranslator(StreamProgress):
                 out += escape_line_separators(data)
         if events and type(failure := events[-1]) is ResponseFailed:
             return out + self._end_with_failure(failure)
-        self._observe_forwarded(events, notable_events(events))
+        self._observe_forwarded(events)
         return out + self._writer.stream_end
 
     def _end_with_failure(self, failure: ResponseFailed) -> bytes:
@@ -454,23 +446,23 @@ class StreamTranslator(StreamProgress):
         """Return the response as the client has it, once it is complete; None before that, and if it failed."""
         return self._accumulator.response() if self._ended and self._accumulator is not None else None
 
-    def _accumulate(self, events: list[Event], notable: list[Event]) -> None:
-        """Add events to the response that is being collected; `notable` are those that are not plain deltas."""
+    def _accumulate(self, events: list[Event]) -> None:
+        """Add events to the response that is being collected."""
         if self._accumulator is not None:
-            self._accumulator.buffer(events)
-        if notable and self._frame_fields is not None:
-            self._frame_fields.add_all(notable)
+            self._accumulator.add_all(events)
+        if self._frame_fields is not None:
+            self._frame_fields.add_all(events)
 
     def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
         """End the stream before the event at `index`, whose constraint (safety limit) the target can't express."""
         before, including = events[:index], events[: index + 1]
-        self._accumulate(including, notable_events(including))
-        self._observe_all(notable_events(before))
+        self._accumulate(including)
+        self._observe_all(before)
         return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
 
     def _abort(self, failure: ResponseFailed) -> bytes:
         """Return the frames that end the stream with a failure, and ignore all further input."""
-        self._accumulate([failure], [failure])
+        self._accumulate([failure])
         self._observe(failure)
         return self._encoder.encode([failure])
 

@@ -27,7 +27,6 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
 from toolwire.gateway.exchange.call_checks import CallChecker, DeclaredTools
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.pipeline import notable_events
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = FunctionTool(name="weather", parameters=Raw(json.dumps(SCHEMA).encode()))
@@ -88,7 +87,7 @@ def test_call_that_a_limit_cut_off_is_not_counted() -> None:
     assert not checker.check_response(response)
     checker.report_outcomes()
     events = list(unfold(response))
-    checker.observe(events, notable_events(events))
+    checker.observe(events)
     assert (outcomes, checker.losses) == ([], [])
 
 

@@ -179,8 +179,8 @@ def test_memory_grows_with_text_not_with_deltas(source: str, target: str) -> Non
         PartStart(index=0, part=Text(text="")),
     ]
     translation = StreamTranslator(PROTOCOLS[source], PROTOCOLS[target], ResponseContext())
-    translation.feed(encoder.encode([*started, PartDelta(index=0, text="ab", plain=True)]))
-    delta = encoder.encode([PartDelta(index=0, text="ab", plain=True)])
+    translation.feed(encoder.encode([*started, PartDelta(index=0, text="ab")]))
+    delta = encoder.encode([PartDelta(index=0, text="ab")])
     assert delta
     for _ in range(BATCH):
         translation.feed(delta)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
-from toolwire.canonical.events import Event, PartDelta, ResponseFailed
+from toolwire.canonical.events import Event, PartDelta, ResponseFailed, separate_deltas
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
@@ -31,7 +31,7 @@ def text_delta(literal: str) -> bytes:
 def events(*bodies: bytes) -> list[Event]:
     decoder = PROTOCOLS["anthropic"].stream_decoder(ResponseContext())
     start = b"".join(frame(json.dumps(body).encode()) for body in START)
-    return decoder.feed(start + b"".join(map(frame, bodies)))
+    return separate_deltas(decoder.feed(start + b"".join(map(frame, bodies))))
 
 
 def deltas(decoded: list[Event]) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import toolwire as tw
 from tests.support.bodies.minimal import chat_stream
 from toolwire.canonical.content import Part, Reasoning, Text, ToolCall
-from toolwire.canonical.events import PartDelta, ResponseEnd, ResponseFailed, UsageReport
+from toolwire.canonical.events import PartDelta, PartDeltas, ResponseEnd, ResponseFailed, UsageReport
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
@@ -70,10 +70,10 @@ def test_signed_text_stays_a_separate_part() -> None:
     ]
 
 
-def test_text_deltas_are_plain() -> None:
-    decoded = events(sse(chunk({"text": "a"}), chunk({"text": "b"}), chunk({"text": "c"}, reason="STOP")))
-    deltas = [event for event in decoded if isinstance(event, PartDelta)]
-    assert [delta.plain for delta in deltas] == [True, True, True]
+def test_text_deltas_of_one_read_are_one_event() -> None:
+    decoded = events(sse(*[chunk({"text": text}) for text in "abc"], chunk({"text": "d"}, reason="STOP")))
+    deltas = [event.texts for event in decoded if isinstance(event, PartDeltas)]
+    assert deltas == [["b", "c"]]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])

@@ -19,6 +19,7 @@ from toolwire.canonical.events import (
     MessageEnd,
     MessageStart,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -112,9 +113,11 @@ def test_frames_round_trip_unchanged() -> None:
         assert frames(round_trip) == frames(stream(name)), name
 
 
-def test_text_deltas_are_plain() -> None:
-    deltas = [event for event in events(stream("text")) if isinstance(event, PartDelta)]
-    assert all(delta.plain for delta in deltas[1:])
+def test_text_deltas_of_one_read_are_one_event() -> None:
+    decoded = events(stream("text"))
+    deltas = [event for event in decoded if isinstance(event, PartDeltas)]
+    assert len(deltas) == 1
+    assert len(deltas[0].texts) > 1
 
 
 def test_arguments_in_step_start_are_used_without_deltas() -> None:
@@ -157,10 +160,10 @@ def test_two_foreign_texts_become_two_steps() -> None:
         ResponseStart(origin="anthropic", id="msg_1", model="m"),
         MessageStart(),
         PartStart(index=0, part=Text(text="")),
-        PartDelta(index=0, text="a", plain=True),
+        PartDelta(index=0, text="a"),
         PartEnd(index=0),
         PartStart(index=1, part=Text(text="")),
-        PartDelta(index=1, text="b", plain=True),
+        PartDelta(index=1, text="b"),
         PartEnd(index=1),
         MessageEnd(),
         CandidateEnd(stop=Stop(reason="end_turn")),
@@ -184,9 +187,9 @@ def test_interleaved_foreign_calls_are_sequenced() -> None:
         ResponseStart(origin="openai-chat"),
         PartStart(index=0, part=ToolCall(id="a", name="f", arguments="")),
         PartStart(index=1, part=ToolCall(id="b", name="f", arguments="")),
-        PartDelta(index=1, text='{"x":', plain=True),
-        PartDelta(index=0, text="{}", plain=True),
-        PartDelta(index=1, text="1}", plain=True),
+        PartDelta(index=1, text='{"x":'),
+        PartDelta(index=0, text="{}"),
+        PartDelta(index=1, text="1}"),
         PartEnd(index=0),
         PartEnd(index=1),
         ResponseEnd(),
@@ -221,7 +224,7 @@ def test_foreign_citation_offsets_become_byte_offsets() -> None:
     encoded = encode_events(
         ResponseStart(origin="openai-chat"),
         PartStart(index=0, part=Text(text="")),
-        PartDelta(index=0, text="Le café est", plain=True),
+        PartDelta(index=0, text="Le café est"),
         PartDelta(index=0, annotation=citation),
         PartEnd(index=0),
         ResponseEnd(),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import lists, sampled_from
 
-from toolwire.canonical.events import Event, PartDelta, ResponseEnd
+from toolwire.canonical.events import Event, PartDelta, PartDeltas, ResponseEnd, separate_deltas
 from toolwire.codec.fast_path import TextMember
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_chat.stream_decoder import Decoder, stream_decoder
@@ -25,7 +25,7 @@ def test_changed_response_fields_are_still_decoded() -> None:
     ]
     frames.append(b'{"id":"c1","choices":[{"delta":{},"finish_reason":"stop"}]}')
     decoder = stream_decoder(ResponseContext())
-    events = decoder.feed(b"".join(b"data: %b\n\n" % frame for frame in [*frames, b"[DONE]"]))
+    events = separate_deltas(decoder.feed(b"".join(b"data: %b\n\n" % frame for frame in [*frames, b"[DONE]"])))
     assert [event.text for event in events if isinstance(event, PartDelta)] == ["0", "1", "2", "3"]
     assert isinstance(end := events[-1], ResponseEnd)
     assert end.extras == {"openai-chat": {"service_tier": msgspec.Raw(b'"default"')}}
@@ -56,7 +56,7 @@ DELTAS = (
 def decode_deltas(deltas: list[bytes], tail: bytes) -> list[Event]:
     decoder = stream_decoder(ResponseContext())
     events = [event for delta in deltas for event in decoder.feed(b"data: %b\n\n" % (HEAD + delta + tail))]
-    return events + decoder.close()
+    return separate_deltas(events + decoder.close())
 
 
 @pytest.mark.parametrize("tail", [TAIL, PADDED % b"x7Kq", TAIL.replace(b"}],", b',"token_ids":null}],')])
@@ -89,4 +89,4 @@ def test_only_the_first_chunks_of_a_run_are_decoded_in_full(delta: bytes, head: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Decoder, "_read_frame", None)
         events = decoder.feed(b"data: %b\n\n" % (head + delta % rb'"\"c"' + tail) * 2)
-    assert [event.text for event in events if isinstance(event, PartDelta)] == ['"c', '"c']
+    assert [event.texts for event in events if isinstance(event, PartDeltas)] == [['"c', '"c']]

@@ -17,7 +17,7 @@ from tests.support.openrouter_translation import (
 from tests.support.sdk import openrouter
 from tests.support.sdk.streams import InvalidStream
 from toolwire.canonical.content import Reasoning, ReasoningText, Text
-from toolwire.canonical.events import PartDelta
+from toolwire.canonical.events import PartDelta, PartDeltas
 from toolwire.codec.interface import ResponseContext
 
 CLAUDE_ENTRY = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
@@ -142,10 +142,12 @@ def test_plain_reasoning_without_entries_decodes_as_in_chat() -> None:
     assert fold_wire(wire).candidates == fold_wire(wire, "openai-chat").candidates
 
 
-def test_text_deltas_stay_plain_after_renumbering() -> None:
+def test_deltas_that_arrive_together_are_renumbered() -> None:
     decoder = get_codec(OPENROUTER).stream_decoder(ResponseContext())
-    deltas = [event for event in decoder.feed(SIGNED_STREAM) if isinstance(event, PartDelta) and event.text == "18C"]
-    assert [(delta.index, delta.plain) for delta in deltas] == [(1, True)]
+    chunks = [chat_chunk_body({"content": text}) for text in ("It ", "is ", "cold.")]
+    wire = sse_frames(reasoning_chunk("Look."), SIGNATURE_CHUNK, *chunks)
+    deltas = [event for event in decoder.feed(wire) if isinstance(event, PartDelta | PartDeltas) and event.index]
+    assert [(delta.index, delta.text) for delta in deltas] == [(1, "It "), (1, "is cold.")]
 
 
 def test_comments_are_skipped_and_the_usage_chunk_keeps_the_finish_reason() -> None:

@@ -57,7 +57,7 @@ def test_parts(part: Part, restored: Part) -> None:
     gemini, context = PROTOCOLS["gemini"], ResponseContext(mapping=MAPPING)
     assert adapt_response(response, gemini, gemini, context) == expected
     stages = [CallRestoreStage(MAPPING)]
-    assert fold([item for event in unfold(response) for item in run_stages(stages, [event])[0]]) == expected
+    assert fold([item for event in unfold(response) for item in run_stages(stages, [event])]) == expected
 
 
 def test_empty_mapping_changes_nothing() -> None:
@@ -184,7 +184,7 @@ def test_stream_and_complete_response_restore_the_same(
     start = call(name, pieces.pop(0) if at_start else "")
     events = stream(start, pieces)
     response = fold(events)
-    restored = fold(run_stages([CallRestoreStage(MAPPING)], events)[0])
+    restored = fold(run_stages([CallRestoreStage(MAPPING)], events))
     try:
         json.loads(written)
     except ValueError:
@@ -205,7 +205,7 @@ def test_parts_and_candidates_are_kept_apart() -> None:
             piece = ['{"input":', f'"{text}\\', 'n"}'][step]
             events.append(PartDelta(candidate=candidate, index=index, text=piece))
     events += [PartEnd(candidate=candidate, index=index) for candidate, index in texts]
-    response = fold(run_stages([CallRestoreStage(MAPPING)], events)[0])
+    response = fold(run_stages([CallRestoreStage(MAPPING)], events))
     calls = [[part for message in candidate.messages for part in message.parts] for candidate in response.candidates]
     restored = {text: call("patch", f"{text}\n", shape="freeform") for text in "abc"}
     assert calls == [[restored["a"], restored["b"]], [restored["c"]]]
@@ -213,7 +213,7 @@ def test_parts_and_candidates_are_kept_apart() -> None:
 
 def test_native_freeform_input_passes_unchanged() -> None:
     events = stream(call("a_b_0123", shape="freeform"), ['{"input":', '"a"}'])
-    restored = run_stages([CallRestoreStage(MAPPING)], events)[0]
+    restored = run_stages([CallRestoreStage(MAPPING)], events)
     assert restored[2] == PartStart(index=0, part=call("a.b", shape="freeform"))
     assert restored[3:] == events[3:]
 
@@ -221,5 +221,5 @@ def test_native_freeform_input_passes_unchanged() -> None:
 def test_final_part_is_restored() -> None:
     final = call("patch", '{"input":"a"}')
     streamed = stream(call("patch", ""), ['{"input"', ':"a"}'], final)
-    events, _ = run_stages([CallRestoreStage(MAPPING)], streamed)
+    events = run_stages([CallRestoreStage(MAPPING)], streamed)
     assert events[-2] == PartEnd(index=0, final=call("patch", "a", shape="freeform"))

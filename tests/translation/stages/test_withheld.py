@@ -30,7 +30,7 @@ def test_signatures_are_withheld_from_bodies_and_streams() -> None:
     from_body, from_stream = WithheldSignatures(), WithheldSignatures()
     gemini, chat = PROTOCOLS["gemini"], PROTOCOLS["openai-chat"]
     body = adapt_response(RESPONSE, gemini, chat, ResponseContext(withheld=from_body))
-    streamed_response = fold([item for event in unfold(RESPONSE) for item in run_stages([from_stream], [event])[0]])
+    streamed_response = fold([item for event in unfold(RESPONSE) for item in run_stages([from_stream], [event])])
     for response in (body, streamed_response):
         assert [part.signature for part in response.candidates[0].messages[0].parts] == [None] * 3  # type: ignore[union-attr]
     for withheld in (from_body, from_stream):
@@ -45,13 +45,13 @@ def test_response_without_signatures_is_unchanged() -> None:
     withheld = WithheldSignatures()
     assert not withheld.applies(plain)
     events = list(unfold(plain))
-    assert run_stages([withheld], events)[0] is events
+    assert run_stages([withheld], events) is events
     assert not withheld.has_signatures
 
 
 def test_signature_delta_is_withheld() -> None:
     withheld = WithheldSignatures()
-    (event,), _ = run_stages([withheld], [PartDelta(index=0, signature=SIGNATURE)])
+    (event,) = run_stages([withheld], [PartDelta(index=0, signature=SIGNATURE)])
     assert event == PartDelta(index=0)
     assert withheld.has_signatures
 

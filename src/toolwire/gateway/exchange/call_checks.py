@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.errors import Loss
-from toolwire.canonical.events import CandidateEnd, Event, MessageStart, PartDelta, PartEnd, PartStart
+from toolwire.canonical.events import CandidateEnd, Event, MessageStart, PartDelta, PartDeltas, PartEnd, PartStart
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Stop, StopReason
@@ -139,19 +139,16 @@ class CallChecker:
                         report.approximated(path, "arguments", reason, severity="warning")
         return report
 
-    def observe(self, events: list[Event], others: list[Event]) -> None:
-        """Check the calls that end in these events of a stream; `others` are those that are not plain deltas."""
-        has_calls = bool(self._open) or any(
-            type(event) is PartStart and type(event.part) is ToolCall for event in others
-        )
-        for event in events if has_calls else others:
+    def observe(self, events: list[Event]) -> None:
+        """Check the calls that end in these events of a stream."""
+        for event in events:
             if type(event) is MessageStart:
                 self._starts.append(event)
             elif type(event) is PartStart:
                 self._starts.append(event)
                 if type(part := event.part) is ToolCall and part.executor == "client":
                     self._open[event.candidate, event.index] = part, [part.arguments]
-            elif type(event) is PartDelta and (event.candidate, event.index) in self._open:
+            elif isinstance(event, PartDelta | PartDeltas) and (event.candidate, event.index) in self._open:
                 self._open[event.candidate, event.index][1].append(event.text)
             elif type(event) is PartEnd and (event.candidate, event.index) in self._open:
                 call, texts = self._open.pop((event.candidate, event.index))

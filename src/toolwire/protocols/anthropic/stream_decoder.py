@@ -32,10 +32,11 @@ from toolwire.canonical.events import (
     ResponseStart,
     UsageReport,
 )
-from toolwire.codec.framing import SseSplitter, frame_data
+from toolwire.codec.fast_path import FrameDecoder, TextMember
+from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import as_dict, collect_extras, merge_extras, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, decode_string
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json
 from toolwire.protocols.anthropic.errors import decode_error
 from toolwire.protocols.anthropic.parts.content import decode_blocks, decode_citation
 from toolwire.protocols.anthropic.response import decode_stop, decode_usage
@@ -61,37 +62,21 @@ from toolwire.protocols.anthropic.wire import (
 _frame_reader = Reader[Any](FrameUnion, FAMILY)
 _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _decode_typed = msgspec.json.Decoder(FrameUnion).decode
-_DELTA_END = b"}}"
-_NO_HEAD = b"\n\n"  # matches no frame: frames are split here
-_LINE_FEED = 0x0A  # an integer, since looking for `bytes` with `in` formats an error each time
+_TEXT_MEMBERS: dict[type, TextMember] = {
+    TextDelta: TextMember("text"),
+    InputDelta: TextMember("partial_json"),
+    ThinkingDelta: TextMember("thinking"),
+}
 
 
-def _bytes_before_text(data: bytes, text: str) -> bytes:
-    """Return the bytes of a delta frame before its text, `_NO_HEAD` if the frame does not end with its text.
-
-    Consecutive deltas mostly share these bytes, so that only their text needs decoding.
-    """
-    for key in (b'"text":', b'"partial_json":'):
-        before, separator, string = data.partition(key)
-        if separator and string[-2:] == _DELTA_END:
-            try:
-                if decode_string(string[:-2]) == text:
-                    return before + separator
-            except JSON_ERRORS:
-                pass
-    return _NO_HEAD
-
-
-class Decoder:
+class Decoder(FrameDecoder):
     """Decode one response; bytes may be split anywhere."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._splitter = SseSplitter()
         self._started = False
-        self._ended = False
         self._open_parts: dict[int, PartStart] = {}
-        self._head = _NO_HEAD  # bytes before the text of the last delta
-        self._head_index = 0  # block that this delta belongs to
         self._received_input: set[int] = set()  # blocks with input deltas
         self._last_index = -1  # of the last block, for frames without an index
         self._usage: UsageShape | UnsetType = UNSET  # merged over all frames
@@ -100,7 +85,7 @@ class Decoder:
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes into events; an invalid stream yields `ResponseFailed`."""
         try:
-            return self._read(self._splitter.split_at(data, _DELTA_END))
+            return self._read(self._splitter.complete_frames(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
@@ -111,59 +96,23 @@ class Decoder:
 
     def close(self) -> list[Event]:
         """Decode the buffered bytes; return a failure event if `message_stop` has not arrived."""
-        events = self._read(self._splitter.close_split_at(_DELTA_END))
+        events = self._read(self._splitter.complete_frames(self._splitter.take_rest()))
         if self._ended:
             return events
         return events + self._fail_stream("the stream ended before the response was complete")
 
-    def _read(self, pieces: list[bytes]) -> list[Event]:
-        """Decode bytes that are split after each delta; a text delta like the previous one takes the fast path."""
-        events: list[Event] = []
-        if self._ended:
-            return events
-        head, head_size, part_index = self._head, len(self._head), self._head_index
-        last = pieces.pop()
-        for piece in pieces:
-            # Without a line break behind its head the piece is one complete frame; JSON allows one around a string.
-            if piece.startswith(head) and _LINE_FEED not in (string := piece[head_size:]):
-                try:
-                    events.append(PartDelta(index=part_index, text=decode_string(string), plain=True))
-                    continue
-                except JSON_ERRORS:
-                    pass
-            self._read_frames(piece + _DELTA_END, events)
-            if self._ended:
-                return events
-            head, head_size, part_index = self._head, len(self._head), self._head_index
-        if last:
-            self._read_frames(last, events)
-        return events
-
-    def _read_frames(self, frames: bytes, events: list[Event]) -> None:
-        """Decode complete frames and append to `events`, trying text and input deltas first."""
-        for frame in frames.split(b"\n\n"):
-            if self._ended:
-                return
-            if (data := frame_data(frame)) is None:
-                continue
-            try:
-                shape = _decode_typed(data)
-            except JSON_ERRORS:
-                events += self._decode_untyped(data)
-                continue
-            if type(shape) is BlockDeltaFrame and (index := shape.index) is not UNSET:
-                delta = shape.delta
-                text = None
-                if type(delta) is TextDelta:
-                    text = delta.text
-                elif type(delta) is InputDelta and delta.partial_json:
-                    text = delta.partial_json
-                    self._received_input.add(index)
-                if text is not None:
-                    events.append(PartDelta(index=index, text=text, plain=True))
-                    self._head, self._head_index = _bytes_before_text(frame, text), index
-                    continue
-            events += self._decode_frame(shape)
+    def _read_frame(self, frame: bytes, data: bytes, events: list[Event]) -> None:
+        """Append the events of one frame with this data to `events`; set the template if it gives one."""
+        try:
+            shape = _decode_typed(data)
+        except JSON_ERRORS:
+            events += self._decode_untyped(data)
+            return
+        decoded = self._decode_frame(shape)
+        events += decoded
+        if decoded and type(event := decoded[0]) is PartDelta and type(shape) is BlockDeltaFrame:
+            member = _TEXT_MEMBERS.get(type(shape.delta))
+            self._template = None if member is None else member.template(frame, event)
 
     def _decode_frame(self, shape: Any) -> list[Event]:
         """Decode one frame by its type."""
@@ -221,7 +170,7 @@ class Decoder:
         return events
 
     def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
-        """Decode a `content_block_delta` that the fast path for text and input did not take."""
+        """Decode a `content_block_delta`."""
         index = self._last_index if shape.index is UNSET else shape.index
         delta: Any = shape.delta
         if isinstance(delta, UnknownVariant):

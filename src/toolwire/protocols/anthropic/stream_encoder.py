@@ -14,6 +14,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -29,6 +30,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.tools import WRAPPED_INPUT_END, wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.fast_path import encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -82,8 +84,6 @@ class Encoder:
         self._freeform_calls: set[int] = set()
         self._unstarted_arguments: dict[int, str] = {}  # text before the object of arguments starts
         self._pending_parts: dict[tuple[int, int], tuple[Part, list[str]]] = {}  # sent once they are complete
-        # Bytes before the text of each delta, by part index; only open parts of the first candidate are listed.
-        self._fast_heads: dict[int, bytes] = {}
 
     @property
     def failure(self) -> ApiError | None:
@@ -91,19 +91,23 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events as SSE frames; text deltas of an open block take the fast path."""
-        frames: list[bytes] = []
-        head, index = b"", -1  # of the block that the last delta belongs to
-        for event in events:
-            if type(event) is PartDelta and event.plain and event.candidate == 0:
-                if event.index != index and (head := self._fast_heads.get(event.index, b"")):
-                    index = event.index
-                if head:
-                    frames += (head, _encode_json(event.text), _DELTA_TAIL)
-                    continue
-            frames.append(self._encode(event))
-            head, index = b"", -1
-        return b"".join(frames)
+        """Encode events as SSE frames."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
+
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of an open block take the fast path, unless their text has to change."""
+        key = (event.candidate, event.index)
+        index = self._block_indices.get(key)
+        if (
+            index is None
+            or index in self._unstarted_arguments
+            or index in self._freeform_calls
+            or (key in self._open_reasoning and self._paragraphs.get(index) != (event.kind, event.block))
+        ):
+            return b"".join(map(self._encode, event.single_deltas()))
+        return encode_frames(self._heads[index], event.texts, _DELTA_TAIL)
 
     def _encode(self, event: Event) -> bytes:
         """Encode one event, with any held-back events that it makes ready, as frames.
@@ -189,8 +193,7 @@ class Encoder:
         frame = _frame(b"content_block_start", body)
         if isinstance(part, ToolCall) and not self._plan.same_protocol:
             self._has_calls = True
-            return frame + self._encode_call_start(part, event.index)
-        self._fast_heads[event.index] = self._heads[self._block_index]
+            return frame + self._encode_call_start(part)
         return frame
 
     def _open_block(self, key: tuple[int, int], part: Part) -> int:
@@ -238,22 +241,21 @@ class Encoder:
             block.pop("input", None)
         return block
 
-    def _encode_call_start(self, part: ToolCall, part_index: int) -> bytes:
+    def _encode_call_start(self, part: ToolCall) -> bytes:
         """Encode the arguments that a call starts with; free-form input becomes a string in an object."""
         index = self._block_index
         if part.shape == "freeform":
             self._freeform_calls.add(index)
             return self._encode_delta(index, wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)])
         self._unstarted_arguments[index] = ""
-        return self._encode_arguments(index, part_index, part.arguments)
+        return self._encode_arguments(index, part.arguments)
 
-    def _encode_arguments(self, index: int, part_index: int, text: str) -> bytes:
+    def _encode_arguments(self, index: int, text: str) -> bytes:
         """Encode arguments, buffering them until an object starts: clients fail on other partial JSON."""
         self._unstarted_arguments[index] = text = self._unstarted_arguments[index] + text
         if not text.lstrip().startswith("{"):
             return b""
         del self._unstarted_arguments[index]
-        self._fast_heads[part_index] = self._heads[index]
         return self._encode_delta(index, text)
 
     def _encode_delta(self, index: int, text: str) -> bytes:
@@ -261,7 +263,7 @@ class Encoder:
         return b"%b%b}}\n\n" % (self._heads[index], _encode_json(text))
 
     def _part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta that did not take the fast path."""
+        """Encode one delta."""
         key = (event.candidate, event.index)
         if key in self._open_reasoning:
             return self._encode_thinking(event, key)
@@ -274,7 +276,7 @@ class Encoder:
             return self._encode_other_delta(event, index)
         text = event.text
         if index in self._unstarted_arguments:
-            return self._encode_arguments(index, event.index, text)
+            return self._encode_arguments(index, text)
         if index in self._freeform_calls:
             text = msgspec.json.encode(text)[1:-1].decode()
         return self._encode_delta(index, text)
@@ -350,7 +352,6 @@ class Encoder:
         index = self._block_indices.pop((event.candidate, event.index), None)
         if index is None:
             return self._encode_hosted_use(event) if (event.candidate, event.index) in self._pending_parts else b""
-        self._fast_heads.pop(event.index, None)
         last_delta = b""
         if index in self._freeform_calls:
             last_delta = self._encode_delta(index, WRAPPED_INPUT_END)

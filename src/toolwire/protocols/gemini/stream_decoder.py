@@ -30,8 +30,9 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
     UsageReport,
+    append_text,
 )
-from toolwire.canonical.fold import TextPieces, append_piece
+from toolwire.canonical.fold import TextPieces
 from toolwire.codec.framing import LIMIT_FRAME, SseSplitter, truncate_at_invalid_utf8
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import collect_extras, merge_extras, unset_to_none
@@ -328,7 +329,7 @@ class CandidateState:
             events.append(PartStart(index=self._next_index, part=part, candidate=self.number))
         if kind == "text":
             self._texts.setdefault(self._next_index, TextPieces()).append(text)
-            events.append(PartDelta(index=self._next_index, text=text, candidate=self.number, plain=True))
+            events.append(PartDelta(index=self._next_index, text=text, candidate=self.number))
         else:
             events.append(PartDelta(index=self._next_index, text=text, candidate=self.number, kind="summary"))
 
@@ -378,7 +379,7 @@ class CandidateState:
             for piece in _read_partial_arguments(call.partial_args):
                 FieldCase().normalize(piece)
                 if text := arguments.add(piece):
-                    events.append(PartDelta(index=index, text=text, candidate=self.number, plain=True))
+                    events.append(PartDelta(index=index, text=text, candidate=self.number))
         if call.will_continue is UNSET or bytes(call.will_continue) != _TRUE:
             self._end_part(events)
 
@@ -386,7 +387,7 @@ class CandidateState:
         """Append the end of the open part to `events`, then signatures that arrived for it."""
         if self._open_call is not None:
             index, arguments = self._open_call
-            events.append(PartDelta(index=index, text=arguments.close(), candidate=self.number, plain=True))
+            events.append(PartDelta(index=index, text=arguments.close(), candidate=self.number))
             events.append(PartEnd(index=index, candidate=self.number))
             self._open_call = None
             self._next_index += 1
@@ -505,8 +506,6 @@ class Decoder:
                 self._decode_chunk(shape, events)
             except (DecodeError, ValueError, *JSON_ERRORS) as error:
                 events += self._fail_stream(str(error))
-        for _, texts in self._open_texts.values():
-            texts.compact()
         return events
 
     def _decode_fast(self, data: bytes, events: list[Event]) -> bool:
@@ -520,8 +519,8 @@ class Decoder:
         if (open_text := self._open_texts.get(candidate.index)) is None or not part.text:
             return False
         index, texts = open_text
-        append_piece(texts, part.text)
-        events.append(PartDelta(index=index, text=part.text, candidate=candidate.index, plain=True))
+        texts.append(part.text)
+        append_text(events, index, part.text, candidate.index)
         if shape.usage_metadata is not UNSET:
             self._update_usage(shape.usage_metadata)
         return True

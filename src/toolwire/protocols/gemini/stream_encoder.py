@@ -15,6 +15,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -27,6 +28,7 @@ from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
+from toolwire.codec.fast_path import encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -96,41 +98,23 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; plain text deltas are spliced into a prepared chunk."""
-        out: list[bytes] = []
-        pending: list[str] = []
-        pieces = TextPieces()
-        tail, index, candidate = b"", -1, -1  # the open text that the last event extended
-        for event in events:
-            if type(event) is PartDelta and event.plain:
-                text = event.text
-                if event.index == index and event.candidate == candidate and text:
-                    pending.append(text)
-                    out += (_CHUNK_HEAD, _encode_json(text), tail)
-                    continue
-                # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
-                key = (event.candidate, event.index)
-                if (open_text := self._open_texts.get(key)) is not None and text and not self._first_chunk:
-                    candidate, index = key
-                    tail, texts = open_text
-                    if texts is not pieces:
-                        pieces.extend(pending)
-                        pieces, pending = texts, []
-                    pending.append(text)
-                    out += (_CHUNK_HEAD, _encode_json(text), tail)
-                    continue
-                index = -1
-                if (open_part := self._open_parts.get(key)) is not None:
-                    if open_part.pieces is not pieces:
-                        pieces.extend(pending)
-                        pieces, pending = open_part.pieces, []
-                    pending.append(text)
-                    continue
-            pieces.extend(pending)
-            pending, index = [], -1
-            out.append(self._encode(event))
-        pieces.extend(pending)
-        return b"".join(out)
+        """Encode events as chunks."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
+
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of an open text take the fast path, other open parts collect them."""
+        # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
+        key = (event.candidate, event.index)
+        if (open_part := self._open_parts.get(key)) is not None:
+            open_part.pieces.extend(event.texts)
+            return b""
+        if (open_text := self._open_texts.get(key)) is None or self._first_chunk:
+            return b"".join(map(self._encode, event.single_deltas()))
+        tail, pieces = open_text
+        pieces.extend(event.texts)
+        return encode_frames(_CHUNK_HEAD, event.texts, tail)
 
     def _encode(self, event: Event) -> bytes:
         """Encode one event, with any held-back events that it makes ready, as chunks.

@@ -33,6 +33,7 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
     UsageReport,
+    append_text,
 )
 from toolwire.canonical.fold import TextPieces
 from toolwire.codec.framing import SseSplitter
@@ -199,11 +200,11 @@ class Decoder:
                 delta = shape.delta
                 if step is not None and type(delta) is TextDelta and step.text_index >= 0:
                     step.pieces.append(delta.text)
-                    events.append(PartDelta(index=step.text_index, text=delta.text, plain=True))
+                    append_text(events, step.text_index, delta.text)
                     continue
                 if step is not None and type(delta) is ArgumentsDelta and step.call_index >= 0:
                     step.has_deltas = True
-                    events.append(PartDelta(index=step.call_index, text=delta.arguments, plain=True))
+                    append_text(events, step.call_index, delta.arguments)
                     continue
             events += self._decode_frame(shape, data)
         return events

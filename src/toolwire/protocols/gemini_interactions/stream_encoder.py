@@ -16,6 +16,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -25,6 +26,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.sequencer import PartSequencer
+from toolwire.codec.fast_path import encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder
 from toolwire.codec.losses import LossReport
@@ -40,7 +42,7 @@ from toolwire.protocols.gemini_interactions.response import (
     response_plan,
 )
 from toolwire.protocols.gemini_interactions.stream_decoder import NO_CREATED, encode_event_id
-from toolwire.protocols.gemini_interactions.stream_part_encoder import StreamStepEncoder, encode_frame
+from toolwire.protocols.gemini_interactions.stream_part_encoder import DELTA_TAIL, StreamStepEncoder, encode_frame
 from toolwire.protocols.gemini_interactions.wire import FAMILY
 
 _encode_json = msgspec.json.Encoder().encode
@@ -81,18 +83,18 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events as SSE frames; plain text deltas are inserted into a prepared frame."""
-        out: list[bytes] = []
-        parts = self._step_encoder.parts
-        for event in events:
-            if type(event) is PartDelta and event.plain and event.candidate == 0:
-                open_part = parts.get(event.index)
-                if open_part is not None and open_part.head and not open_part.is_wrapped:
-                    open_part.pieces.append(event.text)
-                    out.append(b"%b%b}}\n\n" % (open_part.head, _encode_json(event.text)))
-                    continue
-            out.append(self._encode(event))
-        return b"".join(out)
+        """Encode events as SSE frames."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
+
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of an open text or call take the fast path."""
+        open_part = self._step_encoder.parts.get(event.index) if event.candidate == 0 else None
+        if open_part is None or not open_part.head or open_part.is_wrapped:
+            return b"".join(map(self._encode, event.single_deltas()))
+        open_part.pieces.extend(event.texts)
+        return encode_frames(open_part.head, event.texts, DELTA_TAIL)
 
     def _encode(self, event: Event) -> bytes:
         """Encode one event, with any held-back events that it makes ready, as frames.

@@ -26,6 +26,7 @@ from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCa
 
 _encode_json = msgspec.json.Encoder().encode
 _DELTA_HEAD = b'event: step.delta\ndata: {"event_type":"step.delta","index":%d,"delta":{"type":'
+DELTA_TAIL = b"}}\n\n"
 _TEXT_DELTA = b'"text","text":'
 _ARGUMENTS_DELTA = b'"arguments_delta","arguments":'
 _EMPTY_VALUES: dict[bytes, Any] = {b"{": {}, b"[": [], b'"': ""}
@@ -214,7 +215,7 @@ class StreamStepEncoder:
     def _encode_delta(self, open_part: OpenPart, text: str) -> bytes:
         """Encode a text or arguments delta."""
         open_part.pieces.append(text)
-        return b"%b%b}}\n\n" % (open_part.head, _encode_json(text))
+        return b"%b%b%b" % (open_part.head, _encode_json(text), DELTA_TAIL)
 
     def _encode_text(self, open_part: OpenPart, text: str) -> bytes:
         """Encode text, opening its step first if needed."""

@@ -163,10 +163,7 @@ class Decoder:
         """Append a delta of text or thinking to `events`, opening a part if needed."""
         if self._kind != kind:
             self._open_part(kind, _EMPTY_PARTS[kind], events)
-        if kind == "text":
-            events.append(PartDelta(index=self._index, text=text, plain=True))
-        else:
-            events.append(PartDelta(index=self._index, text=text, kind="full"))
+        events.append(PartDelta(index=self._index, text=text, kind=None if kind == "text" else "full"))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> None:
         """Append the end of the open part and the start of another to `events`."""
@@ -179,7 +176,7 @@ class Decoder:
         """Append start, delta and end of a complete part to `events`."""
         self._open_part(None, part, events)
         if text:
-            events.append(PartDelta(index=self._index, text=text, plain=True))
+            events.append(PartDelta(index=self._index, text=text))
         events.append(PartEnd(index=self._index))
 
     def _end_part(self, events: list[Event]) -> None:
@@ -209,7 +206,7 @@ class Decoder:
         for position in range(start, len(events)):
             event = events[position]
             if type(event) is PartDelta:
-                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras}, plain=False)
+                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras})
                 return
         events.append(Notice(kind="line", extras={FAMILY: new_extras}))
 

@@ -20,6 +20,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -34,6 +35,7 @@ from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.fast_path import encode_frames
 from toolwire.codec.framing import encode_line
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -88,28 +90,30 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events as lines; plain text deltas are inserted into a prepared line."""
-        out: list[bytes] = []
-        for event in events:
-            if self._ended:
-                break
-            if type(event) is PartDelta and event.plain and event.candidate == 0:
-                # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
-                state = self._parts.get(event.index)
-                if state is None or not event.text:
-                    pass
-                elif state.head:
-                    state.is_empty = False
-                    out += (state.head, _encode_json(event.text), state.tail)
-                    continue
-                elif isinstance(state.part, ToolCall):
-                    state.pieces.append(event.text)
-                    continue
-            if self._plan.same_protocol:
-                out.append(self._encode_event(event))
-            else:
-                out += [self._encode_event(ordered) for ordered in self._sequencer.order(event)]
-        return b"".join(out)
+        """Encode events as lines."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
+
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of an open text take the fast path, and an open call collects them."""
+        # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
+        state = None if self._ended or event.candidate else self._parts.get(event.index)
+        if state is not None and isinstance(state.part, ToolCall):
+            state.pieces.extend(event.texts)
+            return b""
+        if state is None or not state.head or event.block != state.block:
+            return b"".join(map(self._encode, event.single_deltas()))
+        state.is_empty = False
+        return encode_frames(state.head, event.texts, state.tail)
+
+    def _encode(self, event: Event) -> bytes:
+        """Encode one event, with any held-back events that it makes ready, as lines; none after the end."""
+        if self._ended:
+            return b""
+        if self._plan.same_protocol:
+            return self._encode_event(event)
+        return b"".join([self._encode_event(ordered) for ordered in self._sequencer.order(event)])
 
     def _encode_event(self, event: Event) -> bytes:
         """Encode one event as lines; events of a second candidate add no bytes and are reported as losses."""

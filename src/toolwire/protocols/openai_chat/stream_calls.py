@@ -20,7 +20,7 @@ from msgspec import UNSET
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
-from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
+from toolwire.canonical.fold import TextPieces
 from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
 from toolwire.codec.wire.reader import WireObject
@@ -120,10 +120,8 @@ class CallAssembler:
         """Add an element of `tool_calls`, appending its events; most continue the arguments of a started call."""
         function, call = fragment.function, self._continued_call(fragment)
         if call is not None and isinstance(function, FunctionCallShape) and (text := function.arguments):
-            append_piece(call.pieces, text)
-            if len(call.pieces) > MAX_LOOSE_PIECES:
-                call.pieces.compact()
-            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+            call.pieces.append(text)
+            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate))
             return
         self._add_other_fragment(fragment, events)
 
@@ -198,7 +196,7 @@ class CallAssembler:
             call.pieces.append(text)
         if call.part is not None:
             if text:
-                events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+                events.append(PartDelta(index=call.index, text=text, candidate=self._candidate))
         elif name is not None:
             call.name = name
             self._start(call, events)
@@ -225,7 +223,7 @@ class CallAssembler:
         events.append(PartStart(index=call.index, part=call.part, candidate=self._candidate))
         if call.pieces:
             text = "".join(call.pieces)
-            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
+            events.append(PartDelta(index=call.index, text=text, candidate=self._candidate))
 
     def _end(self, call: _OpenCall, events: list[Event], *, is_truncated: bool = False) -> None:
         """Append the end of a call to `events`; a call with invalid arguments is marked as incomplete."""

@@ -8,6 +8,7 @@
 3. Without `[DONE]` a finish reason is enough. Without a finish reason `[DONE]` is, unless a call is cut off.
 """
 
+import re
 from operator import attrgetter
 from typing import Any
 
@@ -31,8 +32,8 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Stop, StopReason
-from toolwire.codec.fast_path import TextMember, TextRun
-from toolwire.codec.framing import SseSplitter, frame_data, truncate_at_invalid_utf8
+from toolwire.codec.fast_path import FrameDecoder, FrameTemplate, TextMember
+from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import unset_to_none
 from toolwire.codec.wire.reader import (
@@ -107,16 +108,14 @@ class ChoiceDecoder:
             self.finished = True
             self.finish(shape.finish_reason, events)
 
-    def text_run(self, frame: bytes, delta: DeltaShape, event: PartDelta) -> TextRun | None:
-        """Return the run that continues a frame with this delta, of which `event` is the only one; None if none can."""
-        pieces, calls = None, delta.tool_calls
-        member = _TEXT_MEMBERS.get(self._kind) if event.index == self._index else None
-        if member is None and calls and len(calls) == 1:
-            member, pieces = _ARGUMENTS, self._calls.continued_pieces(calls[0])
-            if pieces is None:
-                return None
-        template = None if member is None else member.template(frame, event.text)
-        return None if template is None else TextRun(template, event, pieces)
+    def frame_template(self, frame: bytes, delta: DeltaShape, event: PartDelta) -> FrameTemplate | None:
+        """Return the template of a frame with this delta, of which `event` is the only one; None if there is none."""
+        if event.index == self._index and (member := _TEXT_MEMBERS.get(self._kind)) is not None:
+            return member.template(frame, event)
+        if delta.tool_calls and len(delta.tool_calls) == 1:
+            pieces = self._calls.continued_pieces(delta.tool_calls[0])
+            return None if pieces is None else _ARGUMENTS.template(frame, event, pieces)
+        return None
 
     def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
         """Append the events of a delta to `events`; one with only text or only calls takes a fast path."""
@@ -195,10 +194,8 @@ class ChoiceDecoder:
             index = self._open_part(kind, _EMPTY_PARTS[kind], events)
             if kind == "text":
                 self._text_index = index
-        if (reasoning_kind := _REASONING_KINDS.get(kind)) is None:
-            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
-        else:
-            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=reasoning_kind))
+        reasoning_kind = _REASONING_KINDS.get(kind)
+        events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=reasoning_kind))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> int:
         """Emit the start of a part and return its index."""
@@ -246,7 +243,7 @@ class ChoiceDecoder:
         for position in range(start, len(events)):
             event = events[position]
             if type(event) is PartDelta and _IMAGES_DELTA not in new_extras:
-                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras}, plain=False)
+                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras})
                 return
         if notice is not None:
             extras = {**(notice.extras or {})[FAMILY], **new_extras}
@@ -405,24 +402,25 @@ def _encode_values(values: dict[str, Any]) -> dict[str, dict[str, Raw]] | None:
 
 _chunk_reader = Reader[ChunkShape](ChunkShape, FAMILY)
 _decode_typed = msgspec.json.Decoder(ChunkShape).decode
+_PADDING = re.compile(rb',"obfuscation":"[0-9A-Za-z]*"\}(?=\n\n|\Z)')
+_FIRST_BYTES = 4096  # of a read, in which padding is looked for
 _EXTRA_FIELDS = ("service_tier", "system_fingerprint", "provider")
 _extra_fields = attrgetter(*_EXTRA_FIELDS)
 _NULL = Raw(b"null")
 LOGPROBS_FORM = "openai-chat:logprobs:said"
 
 
-class Decoder:
+class Decoder(FrameDecoder):
     """Decode one response; bytes may be split anywhere."""
 
     def __init__(self, origin: str = FAMILY) -> None:
+        super().__init__()
         self._origin = origin
         self._splitter = SseSplitter()
         self._started = False
-        self._ended = False
         self._finished = False  # a choice has a finish reason
         self._id = ""
         self._choices: dict[int, ChoiceDecoder] = {}
-        self._run: TextRun | None = None  # of frames like the last one
         self._last_extras: tuple[Raw | UnsetType, ...] = ()
         self._seen_extras: dict[str, Raw] = {}  # latest value of each field
         self._early_extras: dict[str, Raw] = {}  # from chunks before the response starts
@@ -431,37 +429,27 @@ class Decoder:
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes into events; an invalid stream yields `ResponseFailed`."""
         try:
-            return self._read(self._splitter.feed_frames(data))
+            return self._read(self._splitter.complete_frames(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
         """Decode the buffered bytes; return a failure event if the response is incomplete."""
-        events = self._read(self._splitter.close_frames())
+        events = self._read(self._splitter.complete_frames(self._splitter.take_rest()))
         if self._ended:
             return events
         if not self._finished:
             return events + self._fail_stream("the stream ended before the response was complete")
         return events + self._finish()
 
-    def _read(self, frames: list[bytes]) -> list[Event]:
-        """Decode complete frames; those that continue a run of like ones take the fast path."""
-        events: list[Event] = []
-        position, count = 0, len(frames)
-        while position < count and not self._ended:
-            if (run := self._run) is not None and (texts := run.template.next_texts(frames, position)):
-                run.extend(texts, events)
-                position += len(texts)
-                continue
-            frame = frames[position]
-            position += 1
-            if (data := frame_data(frame)) is not None:
-                self._read_frame(frame, data if data.isascii() else truncate_at_invalid_utf8(data), events)
-        return events
+    def _read(self, frames: bytes | None) -> list[Event]:
+        """Decode complete frames, without the random letters that end OpenAI's to hide the length of the text."""
+        if frames is not None and frames.find(b',"obfuscation":"', 0, _FIRST_BYTES) >= 0:
+            frames = _PADDING.sub(b"}", frames)
+        return super()._read(frames)
 
     def _read_frame(self, frame: bytes, data: bytes, events: list[Event]) -> None:
-        """Append the events of one frame with this data to `events`."""
-        self._run = None
+        """Append the events of one frame with this data to `events`; set the template if it gives one."""
         try:
             try:
                 shape = _decode_typed(data)
@@ -473,18 +461,18 @@ class Decoder:
             first_event = len(events)
             self._decode_chunk(shape, events)
             if shape.choices and len(shape.choices) == 1:
-                self._run = self._find_run(frame, shape.choices[0], events[first_event:])
+                self._template = self._find_template(frame, shape.choices[0], events[first_event:])
         except (DecodeError, *JSON_ERRORS) as error:
             if not self._finished:  # otherwise only this frame is skipped, however the bytes were split
                 events += self._fail_stream(str(error))
 
-    def _find_run(self, frame: bytes, choice: StreamChoiceShape, events: list[Event]) -> TextRun | None:
-        """Return the run that the next frames may continue; None if this frame does more than to add one text."""
-        if not events or type(last := events[-1]) is not PartDelta or last.extras or last.annotation is not None:
+    def _find_template(self, frame: bytes, choice: StreamChoiceShape, events: list[Event]) -> FrameTemplate | None:
+        """Return the template for the next frames; None if this frame does more than to add one text."""
+        if not events or type(last := events[-1]) is not PartDelta:
             return None
         if not isinstance(choice.delta, DeltaShape) or any(type(event) is PartDelta for event in events[:-1]):
             return None
-        return self._choices[last.candidate].text_run(frame, choice.delta, last)
+        return self._choices[last.candidate].frame_template(frame, choice.delta, last)
 
     def _decode_chunk(self, shape: ChunkShape, events: list[Event]) -> None:
         """Append the events of one chunk to `events`."""

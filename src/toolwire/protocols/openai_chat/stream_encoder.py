@@ -31,6 +31,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -44,6 +45,7 @@ from toolwire.codec.encoding.fallbacks import call_name, report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.fast_path import encode_frames
 from toolwire.codec.framing import FrameFilter, as_data_lines, encode_sse_frame, frame_data, unnamed_frame_data
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -220,7 +222,7 @@ class Encoder:
         self._sequencer = PartSequencer()
         self._chunk_encoder = NO_CHUNK_ENCODER
         self._parts: dict[tuple[int, int], _OpenPart] = {}
-        self._open_part, self._open_candidate, self._open_index = _NO_OPEN_PART, -1, -1
+        self._open_part = _NO_OPEN_PART
         self._started_candidates: set[int] = set()
         self._call_counts: dict[int, int] = {}  # index of the last call, by candidate
         self._part_counts: dict[tuple[int, int], int] = {}  # index of the last part, by candidate and message
@@ -238,30 +240,19 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events as chunks; text deltas of the open part take the fast path."""
-        chunks: list[bytes] = []
-        part, index, candidate = self._open_part, self._open_index, self._open_candidate
-        head, tail, length = part.head, part.tail, 0
-        for event in events:
-            if type(event) is PartDelta and event.plain and event.index == index and event.candidate == candidate:
-                if text := event.text:
-                    length += len(text)
-                    chunks += (head, encode_json(text), tail)
-                continue
-            if length:
-                self._count_text(part, length)
-            chunks.append(self._encode(event))
-            part, index, candidate = self._open_part, self._open_index, self._open_candidate
-            head, tail, length = part.head, part.tail, 0
-        if length:
-            self._count_text(part, length)
-        return b"".join(chunks)
+        """Encode events as chunks."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
 
-    @staticmethod
-    def _count_text(part: _OpenPart, length: int) -> None:
-        """Record how much text was sent for a part, for the offsets of citations."""
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of the open part take the fast path."""
+        part = self._open_part
+        if self._parts.get((event.candidate, event.index)) is not part or event.block != part.block:
+            return b"".join(map(self._encode, event.single_deltas()))
         part.is_empty = False
-        part.length += length
+        part.length += len(event.text)
+        return encode_frames(part.head, event.texts, part.tail) if part.head else b""
 
     def _encode(self, event: Event) -> bytes:
         """Encode one event, with any held-back events that it makes ready, as chunks.
@@ -369,7 +360,7 @@ class Encoder:
             case _:
                 return chunks + self._encode_complete_part(event, path)
         self._parts[candidate, event.index] = state
-        self._open_part, self._open_candidate, self._open_index = state, candidate, event.index
+        self._open_part = state
         return chunks + (self._encode_text(state, text) if text else b"")
 
     def _encode_text(self, state: _OpenPart, text: str) -> bytes:
@@ -438,7 +429,7 @@ class Encoder:
         return b""
 
     def _part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta that did not take the fast path."""
+        """Encode one delta."""
         part = self._parts.get((event.candidate, event.index))
         if part is None:
             return b""
@@ -474,7 +465,7 @@ class Encoder:
         """Encode what remains of a part: citations, or arguments that had no delta."""
         part = self._parts.get((event.candidate, event.index))
         if self._open_part is part:
-            self._open_part, self._open_candidate, self._open_index = _NO_OPEN_PART, -1, -1
+            self._open_part = _NO_OPEN_PART
         if part is None:
             return b""
         final = event.final

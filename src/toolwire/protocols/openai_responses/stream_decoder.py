@@ -34,6 +34,7 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
     UsageReport,
+    append_text,
 )
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
@@ -487,7 +488,7 @@ class Decoder:
                 output, content = shape.output_index, position
                 part_index = text_indices.get((output, content))
             if part_index is not None:
-                events.append(PartDelta(index=part_index, text=shape.delta, plain=True))
+                append_text(events, part_index, shape.delta)
             else:
                 events += self._ensure_started() + self._items.decode_delta(shape, _DELTA_KINDS[kind], shape.delta)
         return events

@@ -18,6 +18,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -52,7 +53,6 @@ _encode_json = msgspec.json.Encoder().encode
 # Every event has a sequence number: the prefixes of the first ones are formatted once.
 _PREFIX_COUNT = 1024
 _NUMBER_PREFIXES = [b'%d,"delta":' % number for number in range(_PREFIX_COUNT)]
-_MAX_PIECES = 300  # pieces of a text before they are joined
 _FRAME_END = b"}\n\n"
 
 
@@ -78,35 +78,20 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; consecutive text deltas of one part are encoded together."""
-        out: list[bytes] = []
-        parts, current = self._items.parts, -1
-        texts: list[str] = []  # deltas of the current part, not encoded yet
-        for event in events:
-            if type(event) is PartDelta and event.plain and event.candidate == 0:
-                if event.index == current:
-                    texts.append(event.text)
-                    continue
-                if (open_part := parts.get(event.index)) is not None and open_part.head:
-                    # For other protocols the sequencer opens one part at a time, so an open part needs no ordering.
-                    out.append(self._encode_texts(current, texts))
-                    current, texts = event.index, [event.text]
-                    continue
-            out.append(self._encode_texts(current, texts))
-            out.append(self._encode(event))
-            parts, current, texts = self._items.parts, -1, []
-        out.append(self._encode_texts(current, texts))
-        return b"".join(out)
+        """Encode events as SSE events."""
+        return b"".join(
+            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+        )
 
-    def _encode_texts(self, index: int, texts: list[str]) -> bytes:
-        """Encode one delta event for each text of the part at `index`."""
-        if not texts:
-            return b""
-        open_part, frames = self._items.parts[index], self._frame_encoder
+    def _encode_deltas(self, event: PartDeltas) -> bytes:
+        """Encode text deltas; those of an open part take the fast path."""
+        # For other protocols the sequencer opens one part at a time, so an open part needs no ordering.
+        open_part = self._items.parts.get(event.index) if event.candidate == 0 else None
+        if open_part is None or not open_part.head:
+            return b"".join(map(self._encode, event.single_deltas()))
+        texts, frames = event.texts, self._frame_encoder
         first, frames.sequence_number = frames.sequence_number, frames.sequence_number + len(texts)
-        open_part.pieces += texts
-        if len(open_part.pieces) > _MAX_PIECES:
-            open_part.pieces.compact()
+        open_part.pieces.extend(texts)
         prefixes = _NUMBER_PREFIXES[first : frames.sequence_number]
         if frames.sequence_number > _PREFIX_COUNT:
             prefixes = [b'%d,"delta":' % number for number in range(first, frames.sequence_number)]

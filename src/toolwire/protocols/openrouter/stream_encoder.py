@@ -17,6 +17,7 @@ from toolwire.canonical.events import (
     Event,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -81,8 +82,10 @@ class Encoder:
         """Yield the events as Chat's encoder must receive them to write OpenRouter's stream."""
         for event in events:
             match event:
-                case PartDelta(plain=True) if not self._wrapped_calls:
+                case PartDeltas() if event.kind is None and not self._wrapped_calls:
                     yield event
+                case PartDeltas():
+                    yield from self._adapt_events(event.single_deltas())
                 case ResponseStart():
                     self._start, self._same_protocol = event, event.origin == OPENROUTER.protocol
                     self._has_notices = event.origin == FAMILY
@@ -134,7 +137,7 @@ class Encoder:
                 arguments = wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)]
                 event = replace(event, part=replace(part, shape="json", arguments=arguments))
         elif key in self._wrapped_calls and isinstance(event, PartDelta):
-            event = replace(event, text=_encode_json(event.text)[1:-1].decode(), plain=False)
+            event = replace(event, text=_encode_json(event.text)[1:-1].decode())
         elif key in self._wrapped_calls:
             self._wrapped_calls.remove(key)
             yield PartDelta(index=event.index, candidate=event.candidate, text=WRAPPED_INPUT_END)

@@ -4,6 +4,7 @@ Clients echo ids, so the same call in a later response must get a different one.
 the number of earlier calls distinguish them. A stream and a complete response give the same ids.
 """
 
+from operator import is_
 from typing import Any
 
 from msgspec.structs import replace
@@ -34,10 +35,10 @@ class CallIdStage:
                         return True
         return False
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with an id in the start and end of each call."""
-        replaced = {id(event): new for event in notable if (new := self._process_event(event)) is not event}
-        return [replaced.get(id(event), event) for event in events] if replaced else events
+        processed = [self._process_event(event) for event in events]
+        return events if all(map(is_, processed, events)) else processed
 
     def _process_event(self, event: Any) -> Any:
         """Return the event with an id assigned to the call that it starts or ends; others are unchanged."""

@@ -18,6 +18,7 @@ from toolwire.canonical.events import (
     PartStart,
     ResponseEnd,
     ResponseFailed,
+    separate_deltas,
 )
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Response
@@ -128,10 +129,10 @@ class ComputerStage:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with converted computer calls."""
         processed: list[Event] = []
-        for event in events:
+        for event in separate_deltas(events):
             if isinstance(event, PartStart):
                 processed += self._start_part(event)
             elif isinstance(event, PartDelta | PartEnd):

@@ -20,6 +20,7 @@ from toolwire.canonical.events import (
     MessageEnd,
     MessageStart,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -136,7 +137,7 @@ class EnvelopeStage:
         """Return whether the response is of another protocol, and has signatures or reasoning to put in envelopes."""
         return response.origin != self._writer.name and has_signatures(response)
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with vendor signatures sealed in envelopes."""
         processed: list[Event] = []
         for event in events:
@@ -144,14 +145,8 @@ class EnvelopeStage:
                 self._envelopes = self._new_envelopes(event)
             if self._envelopes is None:
                 processed.append(event)
-            elif type(event) is not PartDelta or self._message_start is not None or self._signed_text is not None:
+            else:
                 processed += self._process_event(event, self._envelopes)
-            elif self._open_reasoning or self._new_indexes:
-                processed.append(self._process_delta(event))
-            else:  # most events only append text
-                if event.index in (state := self._candidates[event.candidate]).text_indexes:
-                    state.characters += len(event.text)
-                processed.append(event)
         return processed
 
     def _new_envelopes(self, start: ResponseStart) -> ResponseEnvelopes | None:
@@ -186,7 +181,7 @@ class EnvelopeStage:
                 )
             case PartStart():
                 yield from self._start_part(event, envelopes, withheld_id)
-            case PartDelta():
+            case PartDelta() | PartDeltas():
                 yield self._process_delta(event)
             case PartEnd():
                 yield from self._end_part(event, envelopes)
@@ -279,7 +274,7 @@ class EnvelopeStage:
             text = event.final
         if not isinstance(text, Text) or text.signature is None:
             yield self._renumber_start(start)
-        elif text.text or isinstance(event, PartDelta):
+        elif text.text or isinstance(event, PartDelta | PartDeltas):
             yield from self._insert_envelope_before(start, envelopes.seal((), text.signature))
         else:
             position = self._candidates[start.candidate].position
@@ -297,12 +292,13 @@ class EnvelopeStage:
 
     # ---- deltas and ends of parts
 
-    def _process_delta(self, event: PartDelta) -> PartDelta:
+    def _process_delta(self, event: PartDelta | PartDeltas) -> PartDelta | PartDeltas:
         """Return the delta without its signature, under its new index."""
         key = (event.candidate, event.index)
         if (reasoning := self._open_reasoning.get(key)) is not None:
             reasoning.accumulator.add(event)
-            event = event if event.signature is None else replace(event, signature=None)
+            if type(event) is PartDelta and event.signature is not None:
+                event = replace(event, signature=None)
         elif event.index in (state := self._candidates[event.candidate]).text_indexes:
             state.characters += len(event.text)
         return replace(event, index=self._new_indexes[key]) if key in self._new_indexes else event

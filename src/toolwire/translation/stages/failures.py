@@ -27,9 +27,9 @@ class FailureStage:
         """Return False: see the class."""
         return False
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Replace the end event with a failure event if the response failed; return other events unchanged."""
-        for event in notable:
+        for event in events:
             if type(event) is PartStart:
                 self._has_parts = True
             elif type(event) is CandidateEnd:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from toolwire.canonical.content import OpaquePart
-from toolwire.canonical.events import Event, PartDelta
+from toolwire.canonical.events import Event, PartDeltas
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, SharedExtra
@@ -58,12 +58,11 @@ class FamilyStage:
         """Return False: a complete response is one value, whose messages can have more extras than a stream's."""
         return False
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with prepared extras."""
         reader, writer = self._reader, self._writer
         return [
-            event if type(event) is PartDelta and event.plain else isolate_foreign_extras(event, reader, writer)
-            for event in events
+            event if type(event) is PartDeltas else isolate_foreign_extras(event, reader, writer) for event in events
         ]
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Text
-from toolwire.canonical.events import CandidateEnd, Event, Notice, PartDelta, PartEnd, PartStart
+from toolwire.canonical.events import CandidateEnd, Event, Notice, PartDelta, PartDeltas, PartEnd, PartStart
 from toolwire.canonical.fold import PartAccumulator
 from toolwire.canonical.node import Node
 from toolwire.canonical.response import Response
@@ -73,16 +73,16 @@ class LogprobsStage:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with log probabilities in the target's layout."""
         move, texts = (self._move_to_text, self._texts) if self._target.per_text else (self._move_to_candidate, {})
         processed: list[Event] = []
         for event in events:
-            if type(event) is not PartDelta or not event.plain:
+            if type(event) is not PartDeltas:
                 processed += move(event, processed)
                 continue
             if (text := texts.get((event.candidate, event.index))) is not None:
-                text.accumulator.text.append(event.text)
+                text.accumulator.add(event)
             processed.append(event)
         return processed
 

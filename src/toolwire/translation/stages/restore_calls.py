@@ -1,7 +1,7 @@
 """Restore calls to the tools that the client declared: names, freeform text, omitted properties and integers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Part, ToolCall
-from toolwire.canonical.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
+from toolwire.canonical.events import Event, MessageEnd, PartDelta, PartDeltas, PartEnd, PartStart, append_text
 from toolwire.canonical.fold import TextPieces
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.tools import INPUT_PARAMETER, unwrap_freeform_input
@@ -269,18 +269,16 @@ class CallRestoreStage:
                         return True
         return False
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events with restored calls; the same list if there are none."""
-        if not self._argument_readers and not any(map(_is_call, notable)):
+        if not self._argument_readers and not any(map(_is_call, events)):
             return events
         restored: list[Event] = []
         readers = self._argument_readers
         for event in events:
-            if type(event) is PartDelta:
-                if readers and (entry := readers.get((event.candidate, event.index))) is not None:
-                    converted = entry[1].feed(event.text)
-                    event = event if converted is event.text else replace(event, text=converted)  # noqa: PLW2901
-                restored.append(event)
+            if type(event) is PartDelta or type(event) is PartDeltas:
+                entry = readers.get((event.candidate, event.index))
+                restored += (event,) if entry is None else _convert_arguments(event, entry[1])
                 continue
             if readers and type(event) is PartEnd:
                 restored += self._remaining_arguments(event.candidate, event.index)
@@ -321,6 +319,20 @@ class CallRestoreStage:
         if original is not None and original.parameters is not None:
             return BufferedArguments(original.parameters, schema)
         return None if schema is None else IntegerArguments(schema)
+
+
+def _convert_arguments(event: PartDelta | PartDeltas, reader: _ArgumentReader) -> Sequence[Event]:
+    """Return deltas of arguments, converted."""
+    if isinstance(event, PartDelta):
+        converted = reader.feed(event.text)
+        return (event if converted is event.text else replace(event, text=converted),)
+    texts = list(map(reader.feed, event.texts))
+    if texts == event.texts:
+        return (event,)
+    events: list[Event] = []
+    for text in texts:
+        append_text(events, event.index, text, event.candidate)
+    return events
 
 
 def _is_call(event: Event) -> bool:

@@ -6,7 +6,7 @@ next request (`reinsert_turn`), in place of what the client resends.
 
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Message, Part, Reasoning, Text, ToolCall
+from toolwire.canonical.content import Media, Message, Part, Reasoning, Signature, Text, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
@@ -30,13 +30,11 @@ class WithheldSignatures:
             for part in message.parts
         )
 
-    def process(self, events: list[Event], notable: list[Event]) -> list[Event]:
+    def process(self, events: list[Event]) -> list[Event]:
         """Return the events without signatures; the same list if there are none."""
         stripped = events
         self._events += events
         for index, event in enumerate(events):
-            if type(event) is PartDelta and (event.plain or event.signature is None):
-                continue
             if (unsigned := self._strip_event(event)) is not event:
                 stripped = list(events) if stripped is events else stripped
                 stripped[index] = unsigned
@@ -45,7 +43,7 @@ class WithheldSignatures:
     def _strip_event(self, event: Event) -> Event:
         """Return the event without its signature, and note that there was one."""
         match event:
-            case PartDelta():
+            case PartDelta(signature=Signature()):
                 self.has_signatures = True
                 return replace(event, signature=None)
             case PartStart() if (unsigned := self._strip_part(event.part)) is not event.part:

@@ -23,18 +23,18 @@ def new_stage() -> TextRecoveryStage:
 def feed(stage: TextRecoveryStage, *events: Event) -> list[Event]:
     """Return the events that come out of a stage, as a translator gets them."""
     arrived = list(events)
-    return arrived if stage.pass_unmarked(arrived) is not None else stage.process(arrived)
+    return arrived if stage.pass_unmarked(arrived) else stage.process(arrived)
 
 
 def stage_after_text() -> TextRecoveryStage:
     """Return a stage that has let text pass."""
     stage = new_stage()
-    assert stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta("Well, ")]) is not None
+    assert stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta("Well, ")])
     return stage
 
 
 def delta(text: str, index: int = 0) -> Event:
-    return PartDelta(index=index, text=text, plain=True)
+    return PartDelta(index=index, text=text)
 
 
 def texts_of(events: list[Event]) -> list[str]:
@@ -66,16 +66,16 @@ def test_a_first_sign_at_the_end_of_a_delta_is_held(sign: str) -> None:
 def test_text_without_a_mark_passes(text: str) -> None:
     stage = stage_after_text()
     for _ in range(2 * LIMIT_UNREAD + 2):
-        assert stage.pass_unmarked([delta(text)]) == []
-    assert stage.pass_unmarked([delta(text)] * 3 * LIMIT_UNREAD) == []
+        assert stage.pass_unmarked([delta(text)])
+    assert stage.pass_unmarked([delta(text)] * 3 * LIMIT_UNREAD)
 
 
-def test_deltas_of_other_parts_pass_as_notable_events() -> None:
+def test_deltas_of_other_parts_pass() -> None:
     stage = new_stage()
     start: list[Event] = [PartStart(index=0, part=Reasoning())]
-    assert stage.pass_unmarked(start) == start
+    assert stage.pass_unmarked(start)
     thought: list[Event] = [PartDelta(index=0, text="Let me think", kind="full")]
-    assert stage.pass_unmarked(thought) == thought
+    assert stage.pass_unmarked(thought)
     assert feed(stage, *[PartDelta(index=0, text=f"{CALL} and [", kind="full")] * 2) == [
         *[PartDelta(index=0, text=f"{CALL} and [", kind="full")] * 2
     ]
@@ -94,8 +94,8 @@ def test_a_mark_that_is_cut_by_deltas_of_a_call_is_found() -> None:
 @pytest.mark.parametrize("first", ["", " ", "\n", "{", "[", "`", "commentary", "Here is"])
 def test_a_text_that_may_begin_with_a_mark_does_not_pass(first: str) -> None:
     stage = new_stage()
-    assert stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta(first)]) is None
-    assert new_stage().pass_unmarked([PartStart(index=0, part=Text(text=""))]) is None
+    assert not stage.pass_unmarked([PartStart(index=0, part=Text(text="")), delta(first)])
+    assert not new_stage().pass_unmarked([PartStart(index=0, part=Text(text=""))])
 
 
 def test_nothing_passes_unread_while_reasoning_is_open() -> None:
@@ -118,5 +118,5 @@ def test_a_fence_far_back_still_shows_code() -> None:
 def test_long_texts_are_not_kept() -> None:
     stage = stage_after_text()
     for _ in range(LIMIT_UNREAD // 2):
-        assert stage.pass_unmarked([delta("line\n" * 2_000)]) == []
+        assert stage.pass_unmarked([delta("line\n" * 2_000)])
     assert sum(len(text) for text in texts_of(stage._unread)) < 20_000

@@ -215,7 +215,6 @@ class CandidateText:
                     candidate=self._candidate,
                     kind="full" if segment.kind == "reasoning" else None,
                     extras=extras,
-                    plain=segment.kind == "text" and extras is None,
                 )
             )
 
@@ -249,7 +248,7 @@ class CandidateText:
             wire_form=(f"{TEXT_FORM}call ({segment.dialect})",),
         )
         index = self._add_part(start, out)
-        out.append(PartDelta(index=index, text=segment.text, candidate=self._candidate, plain=True))
+        out.append(PartDelta(index=index, text=segment.text, candidate=self._candidate))
         out.append(PartEnd(index=index, candidate=self._candidate))
         self._calls.append(replace(start, arguments=segment.text))
 

@@ -15,11 +15,13 @@ from toolwire.canonical.events import (
     Event,
     MessageEnd,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
+    separate_deltas,
 )
 from toolwire.canonical.fold import fold, unfold
 from toolwire.canonical.response import Response
@@ -48,6 +50,7 @@ class TextRecoveryStage:
         self._context = context
         self._settings = settings
         self._unread: list[Event] = []  # that passed, and that the parser has not read
+        self._unread_size = 0  # of these events and their texts
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
@@ -83,45 +86,52 @@ class TextRecoveryStage:
         """Return whether events are held back."""
         return any(candidate.is_holding for candidate in self._candidates.values())
 
-    def pass_unmarked(self, events: list[Event]) -> list[Event] | None:
-        """Let events without any sign of a mark pass; return the notable ones among them, or None for `process`.
+    def pass_unmarked(self, events: list[Event]) -> bool:
+        """Let events without any sign of a mark pass; return False if `process` has to read them.
 
         This is all that most reads of a stream cost.
         """
         if not self._is_quiet:
-            return None
-        unread = self._unread
-        if len(events) == 1 and type(event := events[0]) is PartDelta:
+            return False
+        if len(events) == 1 and isinstance(event := events[0], PartDelta | PartDeltas):
             if event.kind is not None:  # reasoning, which is none of the text
-                return events
-            text = event.text
-            if text not in UNMARKED_TEXTS:
-                if may_hold_mark(text):
-                    return None
-                if len(text) > _LIMIT_UNREAD_TEXT:
-                    self._read_passed()
-            unread.append(event)
-            if len(unread) > LIMIT_UNREAD:
-                self._read_passed()
-            return [] if event.plain else events
+                return True
+            if isinstance(event, PartDelta) or len(event.texts) == 1:
+                return self._pass_delta(event)
         return self._pass_several(events)
 
-    def _pass_several(self, events: list[Event]) -> list[Event] | None:
+    def _pass_delta(self, delta: PartDelta | PartDeltas) -> bool:
+        """Do the same for a delta of one text."""
+        text = delta.text
+        if text not in UNMARKED_TEXTS:
+            if may_hold_mark(text):
+                return False
+            if len(text) > _LIMIT_UNREAD_TEXT:
+                self._read_passed()
+        self._remember([delta], 1)
+        return True
+
+    def _pass_several(self, events: list[Event]) -> bool:
         """Do the same for any number of events."""
-        notable = [event for event in events if type(event) is not PartDelta or not event.plain]
-        if notable:
-            texts = [event.text for event in events if type(event) is PartDelta and event.kind is None]
-        else:
-            texts = [event.text for event in events]  # type: ignore[union-attr]  # plain deltas
+        texts: list[str] = []
+        for event in events:
+            if type(event) is PartDeltas and event.kind is None:
+                texts += event.texts
+            elif type(event) is PartDelta and event.kind is None:
+                texts.append(event.text)
+            elif type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
+                return False
         if may_hold_marks(texts):
-            return None
-        for event in notable:
-            if type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
-                return None
+            return False
+        self._remember(events, len(events) + len(texts))
+        return True
+
+    def _remember(self, events: list[Event], size: int) -> None:
+        """Remember events that passed, with this number of events and texts; the parser reads them if they are many."""
         self._unread += events
-        if len(self._unread) > LIMIT_UNREAD:
+        self._unread_size += size
+        if self._unread_size > LIMIT_UNREAD:
             self._read_passed()
-        return notable
 
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
@@ -136,9 +146,11 @@ class TextRecoveryStage:
         if self._unread:
             self._read(self._unread)
             self._unread.clear()
+            self._unread_size = 0
 
     def _read(self, events: list[Event]) -> list[Event]:
         """Return the events as the parser changes them; the same list if it does not."""
+        arrived, events = events, separate_deltas(events)
         places = [place for place, event in enumerate(events) if type(event) is not PartDelta]
         processed: list[Event] = []
         start = 0
@@ -150,7 +162,7 @@ class TextRecoveryStage:
         if start < len(events):
             self._process_deltas(events[start:] if start else events, processed)
         self._is_quiet = all(candidate.is_quiet for candidate in self._candidates.values())
-        return processed if self._is_changed(events, processed, places) else events
+        return processed if self._is_changed(events, processed, places) else arrived
 
     def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
         """Return whether processed events differ from those that arrived; deltas only change if one was looked at."""
@@ -223,11 +235,13 @@ def _starts_unmarked(start: PartStart, events: list[Event]) -> bool:
     """Return whether the next one of these events adds text to a new part that may not begin with a mark."""
     place = next(place for place, event in enumerate(events, 1) if event is start)
     following = events[place] if place < len(events) else None
+    if not isinstance(following, PartDelta | PartDeltas):
+        return False
+    text = following.text if isinstance(following, PartDelta) else following.texts[0]
     return (
-        type(following) is PartDelta
-        and following.index == start.index
+        following.index == start.index
         and following.candidate == start.candidate
-        and not may_begin_with_mark(start.part.text + following.text)  # type: ignore[union-attr]  # a text
+        and not may_begin_with_mark(start.part.text + text)  # type: ignore[union-attr]  # a text
     )
 
 
