@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import uvicorn
@@ -250,11 +251,18 @@ def _stop_orphan(server: _Server, parent_fd: int) -> None:
     server.handle_exit(signal.SIGTERM, None)
 
 
-def tune_garbage_collector() -> None:
-    """Exempt start-up objects from garbage collection, and collect less often: requests leave few cycles."""
+_SWITCH_SECONDS = 0.0005
+
+
+def tune_interpreter() -> None:
+    """Exempt start-up objects from garbage collection, and collect less often: requests leave few cycles.
+
+    Let worker threads yield more often: each time that the event loop wakes up, it waits for one that runs Python.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 5, 5)
+    sys.setswitchinterval(_SWITCH_SECONDS)
 
 
 async def serve_gateway(gateway: Gateway, listener: socket.socket, parent_fd: int | None = None) -> None:
@@ -269,7 +277,7 @@ async def serve_gateway(gateway: Gateway, listener: socket.socket, parent_fd: in
         exit_stack.callback(gateway.log.flush)
         exit_stack.push_async_callback(gateway.route_toolsets.close)
         exit_stack.callback(gateway.app.close)
-        tune_garbage_collector()
+        tune_interpreter()
         server = _Server(uvicorn.Config(gateway.app, **uvicorn_options(gateway.config.limits)))
         if parent_fd is not None:
             asyncio.get_running_loop().add_reader(parent_fd, _stop_orphan, server, parent_fd)
