@@ -27,8 +27,9 @@ _LIGHT_BODY = 4 * 1024 * 1024
 _LIGHT_PARTS = 4000
 _MAX_ENCODINGS = 2
 _EMPTY_SIZE = 2048
-_REQUEST_WEIGHT = 3
-"""How many times the bytes of its body a decoded request and the body keep alive, about."""
+_REQUEST_WEIGHT = 4
+"""How many times the bytes of its body a decoded request keeps alive, about: the body, the decoded strings, and the
+UTF-8 that Python keeps with each string once it is encoded."""
 
 _Key = tuple[str, str, str | None, bool | None, bytes]
 
