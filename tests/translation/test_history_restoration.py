@@ -39,7 +39,7 @@ NATIVE = reasoning("EqQB")
 def request(*parts: Part) -> Request:
     """Build a conversation with one of these parts, after a text, in each assistant message."""
     messages = [Message(role="assistant", parts=(Text(text="a"), part)) for part in parts]
-    return Request(origin="anthropic", messages=(QUESTION, *messages), plain=True)
+    return Request(origin="anthropic", messages=(QUESTION, *messages))
 
 
 def restore(
@@ -77,13 +77,7 @@ def test_envelope_is_replaced_by_its_contents_in_signature_pointer() -> None:
     ]
     assert [message.parts[0] for message in restored.messages[1:]] == [Text(text="a")] * 4
     assert restored.messages[0] is given.messages[0]
-    assert replace(restored, messages=given.messages, plain=True) == given
-
-
-def test_restored_extras_clear_the_plain_flag() -> None:
-    bare = ENVELOPE_KEY.seal(EnvelopePayload(parts=(replace(REASONING, extras=None),)), DIGEST)
-    assert restore(request(reasoning(bare)), ENVELOPE_KEY)[0].plain
-    assert not restore(request(reasoning(ENVELOPE)), ENVELOPE_KEY)[0].plain
+    assert replace(restored, messages=given.messages) == given
 
 
 def test_client_extras_are_kept_for_reporting() -> None:

@@ -36,4 +36,3 @@ class Request(Node, frozen=True):
     labels: Raw | None = None
     cache: CacheMark | None = None
     continued: bool = False  # the last message is the start of the response, which the model continues (prefill)
-    plain: bool = False  # set by a decoder that found no extras, so that nothing searches for them

@@ -7,10 +7,12 @@ for its string can therefore only add that string. All frames of one read that m
 
 import contextlib
 import re
+from collections.abc import Callable
 from itertools import islice
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.events import Event, PartDelta, PartDeltas
 from toolwire.canonical.fold import TextPieces
@@ -117,6 +119,20 @@ class TextMember:
         if b"\\" in head or b"\\" in tail or len(tail) < 2 or _strings.decode(string) != delta.text:
             return None
         return FrameTemplate(head, tail, delta, pieces)
+
+
+def encode_deltas(
+    deltas: PartDeltas, encode: Callable[[PartDelta], bytes], encode_together: Callable[[PartDeltas], bytes | None]
+) -> bytes:
+    """Encode deltas together; if the encoder can't (it returns None), encode the first one alone, or all of them."""
+    if (encoded := encode_together(deltas)) is not None:
+        return encoded
+    first, *others = deltas.single_deltas()
+    encoded = encode(first)
+    if others:
+        rest = encode_together(replace(deltas, texts=deltas.texts[1:]))
+        encoded += b"".join(map(encode, others)) if rest is None else rest
+    return encoded
 
 
 def encode_frames(head: bytes, texts: list[str], tail: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Raw
 
@@ -10,8 +10,6 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 LIMIT_BYTES = 2 * 1024 * 1024
-LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
-"""The limit of a memo for tools. The tools of one agent take about 25 KB."""
 
 
 class BoundedMemo(Generic[K, V]):
@@ -69,38 +67,43 @@ def estimate_entry_size(*texts: str | None) -> int:
     return 500 + 8 * sum(len(text) for text in texts if text is not None)
 
 
+TOOLS_MEMO: BoundedMemo[tuple[Hashable, ...], Any] = BoundedMemo(32 * 1024 * 1024)
+"""Tools of all protocols, decoded and encoded, by the cache that stores them and its key.
+
+The tools of one agent are some 25 KB of JSON and take about 120 KB here.
+"""
+
+_DECODED_WEIGHT = 3
+"""How many times the bytes of tools a list of them keeps alive, about: the key, the schemas, and other strings."""
+
+
 class DecodedToolsMemo(Generic[V]):
     """A cache of decoded tool declarations, by the bytes of all of them and of each one."""
 
-    def __init__(self) -> None:
-        self._lists: BoundedMemo[bytes, tuple[V, ...]] = BoundedMemo(LIMIT_TOOLS_BYTES)
-        self._tools: BoundedMemo[bytes, V] = BoundedMemo(LIMIT_TOOLS_BYTES)
+    def __init__(self, *types: type) -> None:
+        """Cache tools of these types, whose decoding does not depend on their position."""
+        self._types = frozenset(types)
 
-    def decode(
-        self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], tuple[V, bool]]
-    ) -> tuple[tuple[V, ...], bool]:
-        """Return the decoded tools, and whether all of them are plain.
+    def decode(self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], V]) -> tuple[V, ...]:
+        """Return the decoded tools; `decode` gets a tool and its JSON pointer."""
+        key = (self, "list", b",".join(declarations))
+        known: tuple[V, ...] | None = TOOLS_MEMO.get(key)
+        if known is not None:
+            TOOLS_MEMO.touch(key)
+            return known
+        decoded = tuple([self._decode_tool(raw, f"{path}/{index}", decode) for index, raw in enumerate(declarations)])
+        if self._types.issuperset(map(type, decoded)):
+            TOOLS_MEMO.put(key, decoded, _DECODED_WEIGHT * len(key[2]))
+        return decoded
 
-        `decode` gets a tool and its JSON pointer, and returns the same for one tool. Only plain tools are cached.
-        """
-        key = b",".join(declarations)
-        if (known := self._lists.get(key)) is not None:
-            self._lists.touch(key)
-            return known, True
-        tools: list[V] = []
-        plain = True
-        for index, raw in enumerate(declarations):
-            text = bytes(raw)
-            if (tool := self._tools.get(text)) is None:
-                # A copy, since a Raw value keeps the entire body alive.
-                tool, is_plain = decode(Raw(text), f"{path}/{index}")
-                if is_plain:
-                    self._tools.put(text, tool, len(text))
-                plain = plain and is_plain
-            else:
-                self._tools.touch(text)
-            tools.append(tool)
-        decoded = tuple(tools)
-        if plain:
-            self._lists.put(key, decoded, len(key))
-        return decoded, plain
+    def _decode_tool(self, raw: Raw, path: str, decode: Callable[[Raw, str], V]) -> V:
+        """Return one decoded tool."""
+        key = (self, "tool", bytes(raw))
+        known: V | None = TOOLS_MEMO.get(key)
+        if known is not None:
+            TOOLS_MEMO.touch(key)
+            return known
+        tool = decode(Raw(key[2]), path)  # a copy, since a Raw value keeps the entire body alive
+        if type(tool) in self._types:
+            TOOLS_MEMO.put(key, tool, len(key[2]))
+        return tool

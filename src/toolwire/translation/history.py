@@ -298,16 +298,13 @@ class _EnvelopeContents:
         for number, message in enumerate(request.messages):
             restored.append(self._restore_message(number, message, wire_names) if number in touched else message)
         self._detach_items(restored)
-        changed = [restored[number] for number in touched]
-        parts = [part for message in changed if message is not None for part in message.parts]
         if None in restored:  # the remaining messages shift, so they need their source positions
             originals = with_source_positions(request, wire_names, "messages").messages
             pairs = zip(restored, originals, strict=True)
             messages = [replace(message, at=original.at) for message, original in pairs if message is not None]
         else:
             messages = [message for message in restored if message is not None]
-        plain = request.plain and not any(part.extras for part in parts)
-        return replace(request, messages=tuple(messages), plain=plain)
+        return replace(request, messages=tuple(messages))
 
     def _detach_items(self, restored: list[Message | None]) -> None:
         """Remove the ids of items whose reasoning item is not sent, if their own vendor would reject them.

@@ -168,7 +168,6 @@ class RequestSnapshot(Struct, eq=False):
             known,
             messages=known.messages[:count] + added,
             continued=decoded.continued,
-            plain=known.plain and decoded.plain,
         )
         ends = self.ends[:count] + _element_ends(body, start, elements)
         return RequestSnapshot(body, self.start, self.route, request, ends, end, is_regular=True)
@@ -214,7 +213,7 @@ def _has_computer(request: Request) -> bool:
 
 def without_messages(request: Request) -> Request:
     """Return the request without its messages and what depends only on them."""
-    return replace(request, messages=(), continued=False, plain=False)
+    return replace(request, messages=(), continued=False)
 
 
 def _is_element(data: bytes, element: bytes) -> bool:

@@ -65,7 +65,7 @@ def prompt_tools(encoding: EncodedBody, codec: Codec, target: Target, dialect: D
     if messages != request.messages:
         report.approximated((), "messages", f"calls and results are written as text ({dialect.name})")
     tools, natives = _split_tools(request)
-    prompted = replace(request, messages=messages, tools=natives or None, tool_choice=None, plain=False)
+    prompted = replace(request, messages=messages, tools=natives or None, tool_choice=None)
     if tools:
         report.approximated((), "tools", f"declared in the system text ({dialect.name}): the model has no tool calling")
         prompted = _add_system_text(prompted, _declare_tools(tools, request.tool_choice, dialect), codec)

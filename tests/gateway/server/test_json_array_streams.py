@@ -10,7 +10,7 @@ from tests.support.gateway.in_process import NO_TIMEOUT, one_provider_config, qu
 from tests.support.servers.http_responses import SSE_HEAD, STREAM_START, chat_sse_event, transfer_chunk
 from tests.support.servers.upstream import read_http_request, serve_upstream
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import PartDelta, ResponseEnd, ResponseFailed
+from toolwire.canonical.events import PartDelta, PartDeltas, ResponseEnd, ResponseFailed
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
@@ -42,7 +42,7 @@ def endpoint(*, events: bool) -> tuple[str, bytes]:
 def decode_array(body: bytes) -> tuple[str, ApiError | None]:
     decoder = PROTOCOLS["gemini"].stream_decoder(ResponseContext())
     events = decoder.feed(body) + decoder.close()
-    text = "".join(event.text for event in events if isinstance(event, PartDelta))
+    text = "".join(event.text for event in events if isinstance(event, PartDelta | PartDeltas))
     last = events[-1]
     assert isinstance(last, ResponseEnd | ResponseFailed)
     return text, last.error if isinstance(last, ResponseFailed) else None

@@ -16,7 +16,7 @@ from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_ca
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.memo import LIMIT_TOOLS_BYTES, BoundedMemo
+from toolwire.codec.memo import TOOLS_MEMO
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
 
 if TYPE_CHECKING:
@@ -194,9 +194,6 @@ class _EncodedTools(Struct):
 class EncodedToolsMemo:
     """A cache of encoded tool declarations, by the tools that they declare."""
 
-    def __init__(self) -> None:
-        self._memo: BoundedMemo[tuple[int | HostProfile, ...], _EncodedTools] = BoundedMemo(LIMIT_TOOLS_BYTES)
-
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
         """Return the encoded tools of a request, from the cache if possible.
 
@@ -206,12 +203,13 @@ class EncodedToolsMemo:
         if not tools or plan.report or not plan.tools.is_empty or plan.loaded_tools(request):
             return encode()
         key: tuple[int | HostProfile, ...] = (plan.target.host, *map(id, tools))
-        if (cached := self._memo.get(key)) is not None:
-            self._memo.touch(key)
+        cached: _EncodedTools | None = TOOLS_MEMO.get((self, key))
+        if cached is not None:
+            TOOLS_MEMO.touch((self, key))
             plan.tools = cached.name_plan.copy()
             return cached.body
         body = encode()
         if not plan.report and all(type(tool) is FunctionTool for tool in tools):
             raw = Raw(msgspec.json.encode(body))
-            self._memo.put(key, _EncodedTools(tools, raw, plan.tools.copy()), 2 * len(bytes(raw)))
+            TOOLS_MEMO.put((self, key), _EncodedTools(tools, raw, plan.tools.copy()), len(bytes(raw)))
         return body

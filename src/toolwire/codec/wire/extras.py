@@ -5,7 +5,6 @@
 wire, and None, which means absent in the canonical model.
 """
 
-from contextvars import ContextVar
 from operator import attrgetter
 from types import NoneType
 from typing import Any, TypeVar, get_type_hints
@@ -31,29 +30,6 @@ def unset_to_none(value: W | UnsetType | None) -> W | None:
 def none_to_unset(value: W | None) -> W | UnsetType:
     """Convert None to an absent wire field (UNSET)."""
     return UNSET if value is None else value
-
-
-_extras_seen: ContextVar[list[bool] | None] = ContextVar("extras_seen", default=None)
-
-
-class track_extras:  # noqa: N801 - used like a function in a `with` statement
-    """Context manager whose list is non-empty once decoding in its scope has produced extras."""
-
-    __slots__ = ("_token",)
-
-    def __enter__(self) -> list[bool]:
-        seen: list[bool] = []
-        self._token = _extras_seen.set(seen)
-        return seen
-
-    def __exit__(self, *failure: object) -> None:
-        _extras_seen.reset(self._token)
-
-
-def mark_extras_seen() -> None:
-    """Tell the enclosing `track_extras` that decoding produced extras (wire fields that are not canonical)."""
-    if (seen := _extras_seen.get()) is not None and not seen:
-        seen.append(True)
 
 
 def collect_extras(wire: WireObject, family: str, *wire_form: str, prefix: str = "") -> dict[str, Any]:
@@ -90,7 +66,6 @@ def extras_and_wire_form(
         wire_form += nulls
     if not extras:
         return EMPTY, wire_form
-    mark_extras_seen()
     return extras.copy(), wire_form
 
 
@@ -149,8 +124,6 @@ def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
         wire_form += entry.get("wire_form", ())
         for family, fields in (entry.get("extras") or EMPTY).items():
             extras[family] = extras[family] | fields if family in extras else fields
-    if extras:
-        mark_extras_seen()
     return {"extras": extras or None, "wire_form": wire_form}
 
 

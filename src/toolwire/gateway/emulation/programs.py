@@ -288,7 +288,6 @@ def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRe
         tools=tuple(tools),
         messages=messages,
         extras=_without_container(request.extras or {}, client.name),
-        plain=False,
     )
     losses = _program_losses(request.tools, runners, program_tools, hidden)
     return ProgramRequest(adapted, losses, function_name, program_tools, hidden, program_ids, pending)

@@ -89,7 +89,6 @@ def plan_tool_search(request: Request, client: Codec, upstream: Codec, model: st
         request,
         tools=tuple(tools),
         tool_choice=_redirect_tool_choice(request.tool_choice, search, function_name),
-        plain=False,
     )
     return ToolSearchRequest(
         request=adapted,

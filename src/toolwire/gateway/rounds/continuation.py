@@ -46,7 +46,7 @@ def is_paused(response: Response) -> bool:
 def continuation_request(upstream: Codec, body: bytes, messages: tuple[Message, ...]) -> bytes:
     """Return the body of the request that continues a response: the last body with these messages appended."""
     request = upstream.decode_request(body, Route())
-    continued = replace(request, messages=request.messages + messages, plain=False)
+    continued = replace(request, messages=request.messages + messages)
     return upstream.encode_request(continued, Target()).to_bytes()
 
 

@@ -503,6 +503,6 @@ def _prepend_history(
     )
     located = [replace(message, at=f"{path}/{index}") for index, message in enumerate(earlier.messages)]
     new = with_source_positions(request, client.wire_names, "messages").messages
-    combined = replace(request, messages=(*located, *new), plain=request.plain and earlier.plain)
+    combined = replace(request, messages=(*located, *new))
     # Only now does a tool result follow its call.
     return combined if client.computer_use is None else decode_computer_use(combined, client.computer_use)

@@ -77,7 +77,7 @@ class WithheldTurns:
         for row_id, turn in reversed(turns.items()):  # from the end, so that earlier positions stay valid
             if (original := _decode_turn(rows.get(row_id))) is not None:
                 messages = reinsert_turn(messages, turn, original)
-        return replace(request, messages=tuple(messages), plain=False)
+        return replace(request, messages=tuple(messages))
 
     async def _is_empty(self, turn_key: TurnKey) -> bool:
         """Return whether nothing was ever stored for this key, so that no lookup is needed."""

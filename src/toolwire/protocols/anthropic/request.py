@@ -32,7 +32,6 @@ from toolwire.codec.wire.extras import (
     merge_extras,
     none_to_unset,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader
@@ -145,10 +144,8 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    """Decode a request body; the request is marked `plain` if no field lacks a canonical counterpart."""
-    with track_extras() as extras:
-        request = decode_computer_use(_decode_request(_request_reader.read(body), route), COMPUTER_USE)
-    return request if extras else replace(request, plain=True)
+    """Decode a request body."""
+    return decode_computer_use(_decode_request(_request_reader.read(body), route), COMPUTER_USE)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
@@ -231,7 +228,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     body = {name: value for name, value in fields.items() if value is not UNSET and value is not None}
     for node in (request, request.thinking, request.output):
         restore_extras(body, node, FAMILY)
-    if not plan.same_protocol and not request.plain:
+    if not plan.same_protocol:
         plan.report.report_foreign_extras(request, (FAMILY,))
     if adapts:
         fit_body(request, body, plan)

@@ -30,7 +30,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.tools import WRAPPED_INPUT_END, wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.fast_path import encode_frames
+from toolwire.codec.fast_path import encode_deltas, encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -93,11 +93,16 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE frames."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of an open block take the fast path, unless their text has to change."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode text deltas of an open block on the fast path; None if there is none, or their text has to change."""
         key = (event.candidate, event.index)
         index = self._block_indices.get(key)
         if (
@@ -106,7 +111,7 @@ class Encoder:
             or index in self._freeform_calls
             or (key in self._open_reasoning and self._paragraphs.get(index) != (event.kind, event.block))
         ):
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         return encode_frames(self._heads[index], event.texts, _DELTA_TAIL)
 
     def _encode(self, event: Event) -> bytes:

@@ -61,10 +61,8 @@ from toolwire.codec.validation import object_of
 from toolwire.codec.wire.extras import (
     collect_extras,
     encode_with_extras,
-    mark_extras_seen,
     merge_extras,
     none_to_unset,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader, decode_json, decode_members, describe_json, tag_of
@@ -226,24 +224,14 @@ _CLIENT_TOOLS = ("bash", "text_editor", "memory", "computer", "computer_toolset"
 
 _decode_typed_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
-_tools_memo = DecodedToolsMemo[Tool]()
+_tools_memo = DecodedToolsMemo[Tool](FunctionTool, NativeTool)
 
 # ---- decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    """Decode tool declarations; those without extras are cached."""
-    decoded, plain = _tools_memo.decode(tools, path, _decode_and_track)
-    if not plain:
-        mark_extras_seen()
-    return decoded
-
-
-def _decode_and_track(raw: Raw, path: str) -> tuple[Tool, bool]:
-    """Decode one tool declaration; return it, and whether it has no extras."""
-    with track_extras() as extras:
-        tool = decode_tool(raw, path)
-    return tool, not extras
+    """Decode tool declarations; they are cached."""
+    return _tools_memo.decode(tools, path, decode_tool)
 
 
 def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:

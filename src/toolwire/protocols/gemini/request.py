@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
@@ -27,7 +26,7 @@ from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gemini import gemini_info
 from toolwire.codec.token_count import TokenCountApi
-from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, track_extras, unset_to_none
+from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
 from toolwire.protocols.gemini.fast_path import decode_fast
 from toolwire.protocols.gemini.field_case import WIRE_NAMES, FieldCase, restore_case
@@ -124,9 +123,7 @@ _read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
 
 def decode_request(body: bytes, route: Route) -> Request:
     """Decode a request body; the route gives the model and whether to stream."""
-    with track_extras() as extras:
-        request = decode_computer_use(with_computer(_decode_request(body, route)), COMPUTER_USE)
-    return request if extras else replace(request, plain=True)
+    return decode_computer_use(with_computer(_decode_request(body, route)), COMPUTER_USE)
 
 
 def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
@@ -295,7 +292,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     else:
         _report_unsupported(request, plan)
     restore_extras(body, request, FAMILY)
-    if not same_protocol and not request.plain:
+    if not same_protocol:
         plan.report.report_foreign_extras(request, (FAMILY,))
     if not target.host.pass_through:
         fit_fields(request, body, plan, {})

@@ -506,6 +506,8 @@ class Decoder:
                 self._decode_chunk(shape, events)
             except (DecodeError, ValueError, *JSON_ERRORS) as error:
                 events += self._fail_stream(str(error))
+        for _, texts in self._open_texts.values():
+            texts.compact()
         return events
 
     def _decode_fast(self, data: bytes, events: list[Event]) -> bool:
@@ -519,7 +521,7 @@ class Decoder:
         if (open_text := self._open_texts.get(candidate.index)) is None or not part.text:
             return False
         index, texts = open_text
-        texts.append(part.text)
+        texts += (part.text,)  # faster than `append`, which joins pieces if they are many
         append_text(events, index, part.text, candidate.index)
         if shape.usage_metadata is not UNSET:
             self._update_usage(shape.usage_metadata)

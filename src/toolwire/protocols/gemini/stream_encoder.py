@@ -28,7 +28,7 @@ from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
-from toolwire.codec.fast_path import encode_frames
+from toolwire.codec.fast_path import encode_deltas, encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -100,18 +100,23 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as chunks."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of an open text take the fast path, other open parts collect them."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode text deltas of an open text on the fast path, or collect them; None for others."""
         # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
         key = (event.candidate, event.index)
         if (open_part := self._open_parts.get(key)) is not None:
             open_part.pieces.extend(event.texts)
             return b""
         if (open_text := self._open_texts.get(key)) is None or self._first_chunk:
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         tail, pieces = open_text
         pieces.extend(event.texts)
         return encode_frames(_CHUNK_HEAD, event.texts, tail)

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
 from toolwire.canonical.content import Text, ToolChange
 from toolwire.canonical.request import Request
@@ -24,7 +23,6 @@ from toolwire.codec.wire.extras import (
     merge_extras,
     none_to_unset,
     restore_extras,
-    track_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader
@@ -129,9 +127,7 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 def decode_request(body: bytes, route: Route) -> Request:
     """Decode a request body."""
-    with track_extras() as extras:
-        request = decode_computer_use(with_computer(_decode_request(_request_reader.read(body), route)), COMPUTER_USE)
-    return request if extras else replace(request, plain=True)
+    return decode_computer_use(with_computer(_decode_request(_request_reader.read(body), route)), COMPUTER_USE)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
@@ -224,7 +220,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     restore_extras(body, request, FAMILY)
     if not plan.same_protocol:
         _report_unsupported(request, plan)
-    if not plan.same_protocol and not request.plain:
+    if not plan.same_protocol:
         plan.report.report_foreign_extras(request, (FAMILY,))
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1beta/interactions"))
 

@@ -26,7 +26,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.sequencer import PartSequencer
-from toolwire.codec.fast_path import encode_frames
+from toolwire.codec.fast_path import encode_deltas, encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder
 from toolwire.codec.losses import LossReport
@@ -85,14 +85,19 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE frames."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of an open text or call take the fast path."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode deltas of an open text or call on the fast path; None for others."""
         open_part = self._step_encoder.parts.get(event.index) if event.candidate == 0 else None
         if open_part is None or not open_part.head or open_part.is_wrapped:
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         open_part.pieces.extend(event.texts)
         return encode_frames(open_part.head, event.texts, DELTA_TAIL)
 

@@ -23,7 +23,7 @@ from toolwire.codec.encoding.turns import (
 )
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.codec.losses import LossReport
-from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, track_extras, unset_to_none
+from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import Reader, describe_json
 from toolwire.protocols.ollama.parts.messages import ConversationEncoder, decode_message, report_message
 from toolwire.protocols.ollama.settings import (
@@ -100,9 +100,7 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 def decode_request(body: bytes, route: Route) -> Request:
     """Decode a request body."""
-    with track_extras() as extras:
-        request = _decode_request(_request_reader.read(body), route)
-    return request if extras else replace(request, plain=True)
+    return _decode_request(_request_reader.read(body), route)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
@@ -175,7 +173,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         _report_unsupported(request, plan)
     for node in (request, request.sampling):
         restore_extras(body, node, FAMILY)
-    if not plan.same_protocol and not request.plain:
+    if not plan.same_protocol:
         plan.report.report_foreign_extras(request, (FAMILY, CONSTRAINT_FAMILY))
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/api/chat"))
 

@@ -19,7 +19,6 @@ from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.surface import ModelCard
 from toolwire.codec.wire.extras import (
     collect_extras,
-    mark_extras_seen,
     merge_extras,
     restore_extras,
     unset_to_none,
@@ -66,7 +65,6 @@ def _decode_response(shape: ResponseShape) -> Response:
     if shape.done is False:
         # Only lines of a stream have `done: false`.
         unfinished["extras"] = {FAMILY: {"done": Raw(b"false")}}
-        mark_extras_seen()
     has_error = shape.error is not UNSET and bytes(shape.error) != b"null"
     if shape.error is not UNSET and not has_error:
         form = (*form, f"{FAMILY}:null:error")

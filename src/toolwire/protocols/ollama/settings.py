@@ -9,7 +9,7 @@ from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
 from toolwire.codec.encoding.fallbacks import NO_THINKING, NO_THINKING_VISIBILITY, report_unsent_thinking
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.schema.rewriter import fit_and_report
-from toolwire.codec.wire.extras import collect_extras, mark_extras_seen, merge_extras, unset_to_none
+from toolwire.codec.wire.extras import collect_extras, merge_extras, unset_to_none
 from toolwire.protocols.ollama.fields import FORMAT_SCHEMA
 from toolwire.protocols.ollama.wire import FAMILY, OptionsShape, RequestShape
 
@@ -39,7 +39,6 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
             if options.num_predict >= 0:
                 values["max_tokens"] = options.num_predict
             else:
-                mark_extras_seen()
                 values["extras"] = {FAMILY: {"options/num_predict": Raw(str(options.num_predict).encode())}}
     sampling = Sampling(**values)
     return None if sampling == Sampling() else sampling

@@ -29,6 +29,7 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
     UsageReport,
+    append_text,
 )
 from toolwire.codec.framing import LineSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
@@ -63,6 +64,7 @@ class Decoder:
         self._kind: str | None = None
         self._index = -1
         self._has_content = False
+        self._has_extras = False  # the current line
         self._call_count = 0
         self._image_count = 0
         self._seen_extras: dict[str, bytes] = {}
@@ -117,10 +119,13 @@ class Decoder:
             self._start(shape, events)
         event_count = len(events)
         message = shape.message if isinstance(shape.message, MessageShape) else None
+        self._has_extras = bool(
+            shape.unknown is not UNSET or shape.logprobs is not UNSET or (message and message.unknown is not UNSET)
+        )
         if message is not None:
             self._decode_message(message, events)
         if shape.done is not True:
-            if shape.unknown is not UNSET or shape.logprobs is not UNSET or (message and message.unknown is not UNSET):
+            if self._has_extras:
                 self._attach_extras(shape, message, events, event_count)
         else:
             self._finish(shape, message, events)
@@ -163,7 +168,10 @@ class Decoder:
         """Append a delta of text or thinking to `events`, opening a part if needed."""
         if self._kind != kind:
             self._open_part(kind, _EMPTY_PARTS[kind], events)
-        events.append(PartDelta(index=self._index, text=text, kind=None if kind == "text" else "full"))
+        if kind == "text" and not self._has_extras:
+            append_text(events, self._index, text)
+        else:
+            events.append(PartDelta(index=self._index, text=text, kind=None if kind == "text" else "full"))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> None:
         """Append the end of the open part and the start of another to `events`."""

@@ -35,7 +35,7 @@ from toolwire.codec.encoding.fallbacks import report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.fast_path import encode_frames
+from toolwire.codec.fast_path import encode_deltas, encode_frames
 from toolwire.codec.framing import encode_line
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -92,18 +92,23 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as lines."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of an open text take the fast path, and an open call collects them."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode text deltas of an open text on the fast path, or collect those of a call; None for others."""
         # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
         state = None if self._ended or event.candidate else self._parts.get(event.index)
         if state is not None and isinstance(state.part, ToolCall):
             state.pieces.extend(event.texts)
             return b""
         if state is None or not state.head or event.block != state.block:
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         state.is_empty = False
         return encode_frames(state.head, event.texts, state.tail)
 

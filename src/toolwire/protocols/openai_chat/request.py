@@ -8,11 +8,9 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
-from toolwire.canonical.tools import Thinking, ToolChoice
+from toolwire.canonical.tools import Thinking
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import substitute_functions
@@ -175,12 +173,11 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    """Decode a request body; the request is marked `plain` if no field lacks a canonical counterpart."""
-    shape, plain = _request_reader.read_with_exactness(body)
+    """Decode a request body."""
+    shape = _request_reader.read(body)
     if shape.unknown is not UNSET and "messages" in shape.unknown:
         raise DecodeError(FAMILY, "/messages", "an array", describe_json(shape.unknown["messages"]))
-    tools, plain_tools = decode_tools(shape)
-    plain = plain and plain_tools
+    tools = decode_tools(shape)
     search = None if shape.web_search_options is UNSET else decode_search(shape.web_search_options, tools)
     choice, choice_extras = decode_choice(shape)
     output, sampling = decode_output(shape), decode_sampling(shape)
@@ -207,7 +204,6 @@ def decode_request(body: bytes, route: Route) -> Request:
         end_user=user,
         tier=unset_to_none(shape.service_tier),
         labels=_decode_labels(shape),
-        plain=plain and not extras["extras"] and _is_plain(messages, choice, output, sampling, *(tools or ())),
         **extras,
     )
 
@@ -221,21 +217,6 @@ def _decode_include_usage(shape: RequestShape) -> bool | None:
 def _decode_labels(shape: RequestShape) -> Raw | None:
     """Return `metadata`, None if it is null or absent."""
     return None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata
-
-
-def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
-    """Tell whether no value has extras, which unknown enum values produce even without unknown fields."""
-    names = () if choice is None else choice.names
-    for node in (choice, *names, *settings):
-        if node is not None and node.extras:
-            return False
-    for message in messages:
-        for part in message.parts:
-            if part.extras or message.extras or ((cache := getattr(part, "cache", None)) is not None and cache.extras):
-                return False
-            if type(part) is ToolResult and part.content and any(item.extras for item in part.content):
-                return False
-    return True
 
 
 def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[str, Any]:
@@ -317,8 +298,7 @@ def encode_request(request: Request, target: Target, variant: ChatVariant = CHAT
         if has_cache_control(plan) and target.adds_cache_marks:
             add_cache_marks(body, plan)
         _remove_unsupported(body, plan, variant)
-        if not request.plain:
-            plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
+        plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
     if plan.adapts:
         _fit_body(request, body, plan)
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path=variant.path))
@@ -369,7 +349,7 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
     for turn in turns:
         plan.output_index = len(messages)
         messages += encode_turn(turn, plan)
-        if not plan.same_protocol and not request.plain:
+        if not plan.same_protocol:
             report_message_extras(turn, plan)
     if plan.adapts and not host.content.empty_assistant:
         messages = drop_empty_turns(messages, plan)

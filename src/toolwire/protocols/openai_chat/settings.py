@@ -17,7 +17,7 @@ from toolwire.codec.encoding.fallbacks import (
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.models.gpt import refuses_tools_at_effort
-from toolwire.codec.wire.extras import mark_extras_seen, merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
 from toolwire.protocols.openai_chat.hosts import DEFAULT_THINKING, fit_limit, fit_thinking
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, RequestShape, ResponseFormatShape
@@ -90,7 +90,6 @@ def decode_output(shape: RequestShape) -> OutputFormat | None:
         kind = _FORMATS.get(unset_to_none(response_format.type) or "")
         if kind is None and response_format == ResponseFormatShape():
             extras = {"extras": {FAMILY: {"response_format": Raw(b"{}")}}}
-            mark_extras_seen()
         elif kind is None:
             extras = merge_extras(extras, constant_extras("response_format/type", response_format.type, "text"))
         elif kind == "json_schema":

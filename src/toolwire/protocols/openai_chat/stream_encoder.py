@@ -45,7 +45,7 @@ from toolwire.codec.encoding.fallbacks import call_name, report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.fast_path import encode_frames
+from toolwire.codec.fast_path import encode_deltas, encode_frames
 from toolwire.codec.framing import FrameFilter, as_data_lines, encode_sse_frame, frame_data, unnamed_frame_data
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -242,14 +242,19 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as chunks."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of the open part take the fast path."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode text deltas of the open part on the fast path; None for others."""
         part = self._open_part
         if self._parts.get((event.candidate, event.index)) is not part or event.block != part.block:
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         part.is_empty = False
         part.length += len(event.text)
         return encode_frames(part.head, event.texts, part.tail) if part.head else b""

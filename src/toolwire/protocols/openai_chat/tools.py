@@ -132,53 +132,48 @@ def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
 TEXT_FORMAT = "openai-chat:format:text"
 ANY_CHOICE = "openai-chat:any"
 
-_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_with_exactness
+_read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_with_exactness
-_read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_with_exactness
+_read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
-_tools_memo = DecodedToolsMemo[Tool]()
+_tools_memo = DecodedToolsMemo[Tool](FunctionTool, FreeformTool, NativeTool)
 _encoded_tools_memo = EncodedToolsMemo()
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
 
 # ---- decode
 
 
-def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
-    """Decode `tools`, then the deprecated `functions`.
-
-    Return the tools, and whether none of them has extras.
-    """
+def decode_tools(shape: RequestShape) -> tuple[Tool, ...] | None:
+    """Decode `tools`, then the deprecated `functions`."""
     if not isinstance(shape.tools, list) and not shape.functions:
-        return None, True
-    tools, plain = _tools_memo.decode(shape.tools or [], "/tools", _decode_tool)
+        return None
+    tools = _tools_memo.decode(shape.tools or [], "/tools", _decode_tool)
     for index, raw in enumerate(shape.functions or ()):
-        function, is_exact = _read_function(raw, f"/functions/{index}")
+        function = _read_function(raw, f"/functions/{index}")
         extras = collect_chat_extras(function, LEGACY_FORM, *_LEGACY_NAMES)
         tools = (*tools, _decode_function(function, {**extras, "at": f"/functions/{index}"}))
-        plain = plain and is_exact
-    return tools, plain
+    return tools
 
 
-def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
-    """Decode one tool; return it, and whether it has no extras."""
+def _decode_tool(raw: Raw, path: str) -> Tool:
+    """Decode one tool."""
     kind = tag_of(raw)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, path, "an object", describe_json(raw))
     members = decode_members(raw) if kind is None else {}
     if kind == "function" or "function" in members:
-        shape, plain = _read_function_tool(raw, path)
-        if plain and shape.type == "function" and _has_no_nulls(shape.function):
-            return _decode_function(shape.function, {}), True
+        shape, is_exact = _read_function_tool(raw, path)
+        if is_exact and shape.type == "function" and _has_no_nulls(shape.function):
+            return _decode_function(shape.function, {})
         extras = merge_extras(
             collect_chat_extras(shape),
             constant_extras("type", shape.type, "function"),
             collect_chat_extras(shape.function, prefix="function/"),
         )
-        return _decode_function(shape.function, extras), plain
+        return _decode_function(shape.function, extras)
     if kind == "custom":
-        custom, plain = _read_custom_tool(raw, path)
-        return _decode_custom(custom), plain
-    return NativeTool(protocol=FAMILY, kind=kind or "", body=raw), True
+        return _decode_custom(_read_custom_tool(raw, path))
+    return NativeTool(protocol=FAMILY, kind=kind or "", body=raw)
 
 
 def _has_no_nulls(shape: FunctionShape) -> bool:

@@ -21,7 +21,7 @@ from toolwire.codec.encoding.plan import MOVING_MARKS, IdAndNameRules, resolve_t
 from toolwire.codec.encoding.tools import NameRules
 from toolwire.codec.encoding.turns import Turn, assemble, leading_system_count, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
-from toolwire.codec.losses import LossReport, has_extras
+from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.token_count import TokenCountApi, select_fields
 from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_extras, unset_to_none
@@ -176,9 +176,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
     item_decoder = ItemDecoder(tools)
     messages = _decode_input(shape, item_decoder)
-    request = _decode_fields(shape, tools, route)
-    plain = not has_extras(request) and not any(map(has_extras, item_decoder.slow_messages))
-    return decode_computer_use(replace(request, messages=messages, plain=plain), COMPUTER_USE)
+    return decode_computer_use(replace(_decode_fields(shape, tools, route), messages=messages), COMPUTER_USE)
 
 
 def _decode_fast(body: bytes, route: Route) -> Request | None:
@@ -191,8 +189,7 @@ def _decode_fast(body: bytes, route: Route) -> Request | None:
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
     if None in messages or not {FunctionTool}.issuperset(map(type, tools or ())):
         return None
-    request = _decode_fields(shape, tools, route)
-    return replace(request, messages=tuple(messages), plain=not has_extras(request))
+    return replace(_decode_fields(shape, tools, route), messages=tuple(messages))
 
 
 def _decode_fields(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:
@@ -344,7 +341,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         restore_extras(body, node, FAMILY)
     if not plan.same_protocol:
         add_cache_key(body, target, plan.report)
-    if not plan.same_protocol and not request.plain:
+    if not plan.same_protocol:
         plan.report.report_foreign_extras(request, FAMILIES)
     if not target.host.pass_through:
         fit_body(request, body, plan)

@@ -28,6 +28,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.sequencer import PartSequencer
+from toolwire.codec.fast_path import encode_deltas
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
@@ -80,15 +81,20 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE events."""
         return b"".join(
-            [self._encode_deltas(event) if type(event) is PartDeltas else self._encode(event) for event in events]
+            [
+                encode_deltas(event, self._encode, self._encode_together)
+                if type(event) is PartDeltas
+                else self._encode(event)
+                for event in events
+            ]
         )
 
-    def _encode_deltas(self, event: PartDeltas) -> bytes:
-        """Encode text deltas; those of an open part take the fast path."""
+    def _encode_together(self, event: PartDeltas) -> bytes | None:
+        """Encode text deltas of an open part on the fast path; None for others."""
         # For other protocols the sequencer opens one part at a time, so an open part needs no ordering.
         open_part = self._items.parts.get(event.index) if event.candidate == 0 else None
         if open_part is None or not open_part.head:
-            return b"".join(map(self._encode, event.single_deltas()))
+            return None
         texts, frames = event.texts, self._frame_encoder
         first, frames.sequence_number = frames.sequence_number, frames.sequence_number + len(texts)
         open_part.pieces.extend(texts)

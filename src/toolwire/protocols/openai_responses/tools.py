@@ -161,20 +161,14 @@ _NULL = Raw(b"null")
 _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
 _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
-_tools_memo = DecodedToolsMemo[Tool]()
+_tools_memo = DecodedToolsMemo[Tool](FunctionTool)
 
 # ---- declarations: decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    """Decode tool declarations; plain function tools are cached."""
-    return _tools_memo.decode(tools, path, _decode_and_check)[0]
-
-
-def _decode_and_check(raw: Raw, path: str) -> tuple[Tool, bool]:
-    """Decode one tool declaration; return it, and whether it is a function without extras."""
-    tool = decode_tool(raw, path)
-    return tool, type(tool) is FunctionTool and tool.extras is None
+    """Decode tool declarations; functions are cached."""
+    return _tools_memo.decode(tools, path, decode_tool)
 
 
 def decode_tool(raw: Raw, path: str = "") -> Tool:

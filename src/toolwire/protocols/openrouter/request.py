@@ -40,8 +40,6 @@ def _decode_added_fields(request: Request) -> Request:
     """Return the request with OpenRouter's additions decoded, which Chat's decoder leaves in the extras."""
     if request.tools is not None:
         request = replace(request, tools=tuple([decode_tool(tool) for tool in request.tools]))
-    if request.plain:
-        return request
     request = decode_cache(request)
     extras = dict((request.extras or {}).get(FAMILY, {}))
     request = replace(request, messages=tuple([_decode_marks(message) for message in request.messages]))
@@ -125,7 +123,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     """Encode a request body and report losses."""
     if not target.host.reasoning.details:
         target = replace(target, host=OPENROUTER.host)
-    if request.origin == OPENROUTER.protocol and not request.plain:
+    if request.origin == OPENROUTER.protocol:
         request = _restore_settings(request, target)
     encoding = chat.encode_request(request, target, OPENROUTER)
     encoding.route = Route(path=OPENROUTER.path, headers=_application_headers(target))

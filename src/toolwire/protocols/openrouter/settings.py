@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Media, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark, FunctionTool, Thinking
-from toolwire.codec.wire.extras import mark_extras_seen
 from toolwire.codec.wire.reader import decode_json, decode_members
 from toolwire.protocols.openai_chat.parts.cache_control import CACHE_FIELD
 from toolwire.protocols.openai_chat.parts.details import represented_tokens
@@ -52,8 +51,6 @@ def decode_thinking(raw: Raw) -> Thinking | None:
     unread = {name: value for name, value in unread.items() if bytes(value) not in (b"null", b"false")}
     if not settings:
         return None
-    if unread:
-        mark_extras_seen()
     return Thinking(
         **settings, extras={FAMILY: unread} if unread else None, wire_form=tuple(form), at=f"/{REASONING_FIELD}"
     )

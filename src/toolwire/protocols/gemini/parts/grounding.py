@@ -10,7 +10,6 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Text
-from toolwire.codec.wire.extras import mark_extras_seen
 from toolwire.codec.wire.reader import JSON_ERRORS, decode_json, decode_members, escape_pointer
 from toolwire.protocols.gemini.wire import FAMILY
 
@@ -55,7 +54,6 @@ def decode_grounding(
         unread |= _unread_support(support, parts, at)
     unread |= dict.fromkeys(_unread_chunks(chunks, cited_chunks), True)
     del extras[_FIELD]
-    mark_extras_seen()
     extras |= {f"{_FIELD}/{escape_pointer(name)}": value for name, value in decode_members(raw).items()}
     extras |= {pointer: Raw(msgspec.json.encode(value)) for pointer, value in unread.items()}
     form = (

@@ -31,7 +31,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.hosted_tools import decode_hosted_use, parse_json
 from toolwire.codec.encoding.media import data_url, source_from_url
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.wire.extras import as_dict, mark_extras_seen, unset_to_none
+from toolwire.codec.wire.extras import as_dict, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_elements, decode_string
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.wire import FAMILY
@@ -190,8 +190,6 @@ def entry_extras(shape: EntryShape, position: int) -> dict[str, Raw]:
     extras = dict((collect_chat_extras(shape).get("extras") or {}).get(FAMILY, {}))
     names = _unrepresented_fields(shape, position)
     extras.update((name, Raw(msgspec.json.encode(getattr(shape, name)))) for name in names)
-    if extras:
-        mark_extras_seen()
     return extras
 
 

@@ -127,24 +127,15 @@ class ItemDecoder:
         self._group_names = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
         self.hosted_ids: set[str] = set()  # of calls that the provider runs
         self.answered_ids: set[str] = set()  # of native calls that the provider answered
-        self.slow_messages: list[Message] = []  # not decoded by the fast path: only these can have extras
         self._shell_call_ids: dict[str, str] = {}  # call id by item id of `local_shell_call`
         self._acknowledged_ids: dict[str, set[str]] = {}  # safety checks by call id
 
     def decode_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
         """Decode all items to messages; items without optional fields take the fast path."""
-        messages = tuple(
-            [read_fast(raw) or self._decode_slow(raw, f"{path}/{index}") for index, raw in enumerate(items)]
-        )
+        messages = tuple([read_fast(raw) or self.decode(raw, f"{path}/{index}") for index, raw in enumerate(items)])
         if not self._acknowledged_ids:
             return messages
         return tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in messages])
-
-    def _decode_slow(self, raw: Raw, path: str) -> Message:
-        """Decode an item that the fast path rejected, and record its message in `slow_messages`."""
-        message = self.decode(raw, path)
-        self.slow_messages.append(message)
-        return message
 
     def decode(self, raw: Raw, path: str) -> Message:
         """Decode one item."""
