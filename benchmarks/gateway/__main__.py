@@ -53,6 +53,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="compare with nginx only")
     parser.add_argument("--no-delays", dest="delays", action="store_false", help="skip stalls, first tokens and memory")
     parser.add_argument("--journal", action="store_true", help="also measure with the journal; takes some minutes")
+    parser.add_argument(
+        "--markdown", action="store_true", help="also print the costs as in docs/reference/performance.md"
+    )
     parser.add_argument("--growth", action="store_true", help="also measure memory growth; takes a minute")
     return parser.parse_args()
 
@@ -67,6 +70,8 @@ def _run(bench: Bench, workloads: list[Workload], heavy: list[str], options: arg
     print(f"medians of {rounds} interleaved rounds; {bench.checked} responses checked completely, all by their markers")
     for number in connections:
         report.print_costs(bench, workloads, number)
+    if options.markdown:
+        report.print_markdown(bench, workloads, SATURATED)
     report.print_saturation(bench, workloads, SATURATED)
     report.print_failures(bench)
     delays.report_memory(bench)

@@ -27,6 +27,18 @@ def print_costs(bench: Bench, workloads: list[Workload], connections: int) -> No
         print("".join(cells).rstrip(), flush=True)
 
 
+def print_markdown(bench: Bench, workloads: list[Workload], saturated: int) -> None:
+    """Print the costs as the table of docs/reference/performance.md."""
+    print(f"\n| | nginx µs | toolwire µs | x nginx, {saturated} connections | limit | x nginx, 1 connection | limit |")
+    print("|---|---|---|---|---|---|---|")
+    for workload in workloads:
+        figures = [_number(bench.median(workload, saturated, name)) for name in ("nginx", "toolwire")]
+        for connections, limit in ((saturated, workload.limit), (1, workload.single_limit)):
+            ratios = bench.ratio(workload, connections, "toolwire")
+            figures += ["-" if ratios is None else f"{ratios[0]:.1f}", "" if limit is None else f"{limit:g}"]
+        print(f"| `{workload.name}` | {' | '.join(figures)} |".replace("|  |", "| |"))
+
+
 def _number(figure: float | None) -> str:
     return "-" if figure is None else f"{figure:,.0f}"
 
