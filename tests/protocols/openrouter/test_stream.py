@@ -144,10 +144,10 @@ def test_plain_reasoning_without_entries_decodes_as_in_chat() -> None:
 
 def test_deltas_that_arrive_together_are_renumbered() -> None:
     decoder = get_codec(OPENROUTER).stream_decoder(ResponseContext())
-    chunks = [chat_chunk_body({"content": text}) for text in ("It ", "is ", "cold.")]
+    chunks = [chat_chunk_body({"content": text}) for text in ("It ", "is ", "cold ", "here.")]
     wire = sse_frames(reasoning_chunk("Look."), SIGNATURE_CHUNK, *chunks)
     deltas = [event for event in decoder.feed(wire) if isinstance(event, PartDelta | PartDeltas) and event.index]
-    assert [(delta.index, delta.text) for delta in deltas] == [(1, "It "), (1, "is cold.")]
+    assert [(delta.index, delta.text) for delta in deltas] == [(1, "It "), (1, "is "), (1, "cold here.")]
 
 
 def test_comments_are_skipped_and_the_usage_chunk_keeps_the_finish_reason() -> None:
