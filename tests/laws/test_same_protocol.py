@@ -8,6 +8,7 @@ import pytest
 import toolwire as tw
 from tests.support.assertions import json_differences, non_empty
 from tests.support.samples import recorded_bodies
+from toolwire.canonical.events import separate_deltas
 from toolwire.canonical.fold import fold, unfold
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext
@@ -106,7 +107,7 @@ def test_fold_inverts_unfold(protocol: str) -> None:
 
 def _events(protocol: str, pieces: list[bytes]) -> list[Any]:
     decoder = PROTOCOLS[protocol].stream_decoder(ResponseContext())
-    return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
+    return separate_deltas([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
 
 
 def _frames(wire: bytes) -> list[Any]:
