@@ -8,8 +8,9 @@ An encoder sees only canonical values. It reports a *source path* from the root 
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from operator import attrgetter
+from functools import cache
+from itertools import chain
+from operator import attrgetter, itemgetter
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,6 +23,7 @@ from toolwire.canonical.errors import Direction, Loss, LossKind, Severity
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
+from toolwire.codec.memo import BoundedMemo
 from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
 from toolwire.codec.wire.reader import decode_elements
 
@@ -40,7 +42,6 @@ UNLOCATED = "?"
 REWORDED = ":reworded"
 """Suffix of a family whose extras are not values, but mark fields that are sent in another form."""
 
-LIMIT_MEMO_SIZE = 2048
 NO_SUCH_FIELD = "the target has no such field"
 NO_EQUIVALENT = "no equivalent in the target protocol"
 
@@ -50,12 +51,14 @@ class LossReport:
 
     def __init__(self) -> None:
         self.has_constraint = False
-        self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool, Severity | None]] = []
+        self._entries: list[_ReportEntry] = []
+        self._shared: list[tuple[int, LossReport]] = []  # each with the number of entries before it
+        self._located: tuple[WireNames, list[_LossEntry]] | None = None
         self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
         self._rewritten_ids: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._entries or self._rewritten or self._rewritten_ids)
+        return bool(self._entries or self._shared or self._rewritten or self._rewritten_ids)
 
     def dropped(
         self,
@@ -100,12 +103,22 @@ class LossReport:
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
         """Add the losses of a separately encoded value, which stands at the source path `below`."""
-        self._entries += [(entry[0], below + entry[1], *entry[2:]) for entry in other._entries]  # noqa: SLF001
+        self._entries += [(entry[0], below + entry[1], *entry[2:]) for entry in other.all_entries]
+
+    def share(self, other: "LossReport") -> None:
+        """Add the losses of a value that many requests contain, at the same place; they are located once."""
+        self._shared.append((len(self._entries), other))
+        self.has_constraint = self.has_constraint or other.has_constraint
+
+    @property
+    def all_entries(self) -> "list[_ReportEntry]":
+        """Return all entries, also those of shared reports."""
+        return [*self._entries, *chain.from_iterable(shared.all_entries for _, shared in self._shared)]
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
         has_citations = True
-        for kind, path, field, *_ in self._entries:
+        for kind, path, field, *_ in self.all_entries:
             if kind == "dropped" and not field and path[-2:-1] == ("annotations",):
                 has_citations = False
         for path, family, extras in foreign_extras(root, families, has_citations=has_citations):
@@ -123,31 +136,31 @@ class LossReport:
             self._report_rewritten_ids(root)
         direction: Direction = "request" if type(root) is Request else "response"
         entries: list[_LossEntry] = []
-        locations: dict[SourcePath, _Location] = {}
-        size = 0
-        for kind, path, field, reason, target, constraint, severity in self._entries:
-            if (location := locations.get(path)) is None:
-                location = locations[path] = _follow_path(root, path, wire_names)
-            if isinstance(field, tuple):
-                severities = derive_extras_severities(kind, direction, location[0], field)
-                entries.append((kind, location[1], field, reason, target, constraint, severities))
-                size += len(location[1]) + len(reason) + sum(map(len, field))
-                continue
-            found = (severity or derive_severity(kind, direction, location[0], field),)
-            for pointer in _field_pointers(location, field, wire_names):
-                entries.append((kind, pointer, (), reason, target, constraint, found))
-                size += len(pointer) + len(reason)
+        start = 0
+        for position, shared in self._shared:
+            entries += _locate_entries(self._entries[start:position], root, wire_names, direction)
+            entries += shared.locate_once(root, wire_names, direction)
+            start = position
+        entries += _locate_entries(self._entries[start:], root, wire_names, direction)
         for path, field, changes in self._rewritten:
             (base,) = source_pointers(root, path, field, wire_names)
             node = _follow_path(root, path, wire_names)[0]
             for change, below, reason in changes:
                 found = (derive_change_severity(change, direction, node, field, below),)
                 entries.append((change, base + below, (), reason, None, False, found))
-        return list(
-            _build_losses_cached(direction, *entries)
-            if size < LIMIT_MEMO_SIZE and not self._rewritten
-            else _build_losses(direction, *entries)
-        )
+        key = (direction, *entries)
+        if self._rewritten:
+            return _build_losses(direction, entries)
+        if (known := _losses_memo.get(key)) is None:
+            known = _build_losses(direction, entries)
+            _losses_memo.put(key, known, 500 + 4 * _text_size(entries))
+        return known.copy()
+
+    def locate_once(self, root: Node, wire_names: WireNames, direction: Direction) -> "list[_LossEntry]":
+        """Return the located entries of a shared report."""
+        if self._located is None or self._located[0] is not wire_names:
+            self._located = wire_names, _locate_entries(self._entries, root, wire_names, direction)
+        return self._located[1]
 
     def _report_rewritten_ids(self, root: Node) -> None:
         """Report every call and result of the client whose id is rewritten."""
@@ -166,20 +179,46 @@ class LossReport:
                         self.approximated(part_path, field, f"sent as {id}", severity="info")
 
 
+_ReportEntry = tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool, Severity | None]
+"""Kind, source path, field or keys, reason, target pointer, constraint, and severity if it is known."""
+
 _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool, tuple[Severity, ...]]
 """Kind, pointer, keys below the pointer (if several), reason, target pointer, constraint, and a severity per key."""
 
 
-def _build_losses(direction: Direction, *entries: _LossEntry) -> tuple[Loss, ...]:
+def _locate_entries(
+    entries: Iterable[_ReportEntry], root: Node, wire_names: WireNames, direction: Direction
+) -> list[_LossEntry]:
+    """Return the entries with JSON pointers in place of source paths, and with severities."""
+    located: list[_LossEntry] = []
+    locations: dict[SourcePath, _Location] = {}
+    for kind, path, field, reason, target, constraint, severity in entries:
+        if (location := locations.get(path)) is None:
+            location = locations[path] = _follow_path(root, path, wire_names)
+        if isinstance(field, tuple):
+            severities = derive_extras_severities(kind, direction, location[0], field)
+            located.append((kind, location[1], field, reason, target, constraint, severities))
+            continue
+        found = (severity or derive_severity(kind, direction, location[0], field),)
+        pointers = _field_pointers(location, field, wire_names)
+        located += [(kind, pointer, (), reason, target, constraint, found) for pointer in pointers]
+    return located
+
+
+def _text_size(entries: list[_LossEntry]) -> int:
+    """Return the number of characters in pointers, reasons and keys."""
+    texts = chain.from_iterable(map(itemgetter(1, 3), entries))
+    return sum(map(len, texts)) + sum(map(len, chain.from_iterable(map(itemgetter(2), entries))))
+
+
+def _build_losses(direction: Direction, entries: Iterable[_LossEntry]) -> list[Loss]:
     """Return the distinct losses of the entries, without those below a dropped value."""
     losses = _distinct_losses(direction, entries)
     # A field that is missing in one place may be approximated in another; then it is not dropped.
     approximated = {loss.path for loss in losses if loss.kind == "approximated"}
     remaining = [loss for loss in losses if loss.reason != NO_SUCH_FIELD or loss.path not in approximated]
     dropped = {loss.path for loss in remaining if loss.kind == "dropped"}
-    return tuple(
-        [loss for loss in remaining if loss.constraint or loss.kind == "added" or not _is_below(loss.path, dropped)]
-    )
+    return [loss for loss in remaining if loss.constraint or loss.kind == "added" or not _is_below(loss.path, dropped)]
 
 
 def _distinct_losses(direction: Direction, entries: Iterable[_LossEntry]) -> list[Loss]:
@@ -203,7 +242,7 @@ def _distinct_losses(direction: Direction, entries: Iterable[_LossEntry]) -> lis
 
 
 # Consecutive responses usually have the same losses.
-_build_losses_cached = lru_cache(maxsize=1024)(_build_losses)
+_losses_memo: BoundedMemo[tuple[Direction | _LossEntry, ...], list[Loss]] = BoundedMemo()
 
 
 def _is_below(path: str, dropped: Container[str]) -> bool:
@@ -217,7 +256,7 @@ def _is_below(path: str, dropped: Container[str]) -> bool:
 
 def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
     """Return the keys of extras, which are JSON pointers; for a list value, the pointers of its elements."""
-    if b"[" in b"".join(extras.values()):
+    if b"".join(extras.values()).find(b"[") >= 0:
         return tuple([pointer for key, value in extras.items() for pointer in element_pointers(value, key)])
     return tuple(extras)
 
@@ -246,27 +285,24 @@ _Location = tuple[Any, str, str]
 
 def _follow_path(root: Node, source_path: SourcePath, wire_names: WireNames) -> _Location:
     """Return the node at a source path, with its JSON pointer in the source body."""
-    if not source_path:
-        return root, "", ""
     node: Any = root
-    pointer = ""
-    steps = iter(source_path)
-    for step in steps:
-        owner, name = node, str(step)
-        node = getattr(owner, name)
-        step_pointer = _wire_pointer(owner, name, wire_names)
-        if isinstance(node, tuple):
-            index = next(steps, None)
-            if index is None:
-                return node, pointer, step_pointer
-            if int(index) >= len(node):
-                return owner, pointer, ""  # the encoder added this element
-            node = node[int(index)]
-            step_pointer = f"{step_pointer}/{index}" if step_pointer else ""
-        at = getattr(node, "at", None)
-        step_pointer = step_pointer if at is None else at
-        pointer = step_pointer[1:] if step_pointer.startswith("//") else pointer + step_pointer
-    return node, pointer, ""
+    owner: Any = root
+    pointer = step_pointer = ""
+    for step in source_path:
+        if type(step) is str:
+            owner, node = node, getattr(node, step)
+            step_pointer = _wire_pointer(owner, step, wire_names)
+            if type(node) is tuple:
+                continue  # the next step is an index
+        elif step >= len(node):  # type: ignore[operator]
+            return owner, pointer, ""  # the encoder added this element
+        else:
+            node = node[step]
+            step_pointer = f"{step_pointer}/{step}" if step_pointer else ""
+        if (at := getattr(node, "at", None)) is not None:
+            step_pointer = at
+        pointer = step_pointer[1:] if step_pointer[:2] == "//" else pointer + step_pointer
+    return node, pointer, step_pointer if type(node) is tuple else ""
 
 
 def _field_pointers(location: _Location, field: str, wire_names: WireNames) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Reasoning, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Reasoning, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark, FunctionTool, Tool
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
@@ -213,3 +213,41 @@ class EncodedToolsMemo:
             raw = Raw(msgspec.json.encode(body))
             TOOLS_MEMO.put((self, key), _EncodedTools(tools, raw, plan.tools.copy()), len(bytes(raw)))
         return body
+
+
+class _EncodedSystem(Struct):
+    """Encoded system text, with its losses."""
+
+    system: tuple[Text, ...]
+    target: Target
+    messages: list[Any]
+    report: LossReport
+
+
+class EncodedSystemMemo:
+    """A cache of encoded system text and its losses: an agent sends the same text with every request."""
+
+    def __init__(self) -> None:
+        self._memo: BoundedMemo[tuple[Any, ...], _EncodedSystem] = BoundedMemo(LIMIT_TOOLS_BYTES)
+
+    def encode(
+        self, request: Request, plan: EncodingPlan, encode: Callable[[Request, EncodingPlan], list[Any]]
+    ) -> list[Any]:
+        """Return the messages that hold the system text of a request, from the cache if possible.
+
+        Text with marks that the target accepts is not cached, since these are counted.
+        """
+        system, target = request.system or (), plan.target
+        # Comparing long texts takes far less time than hashing them.
+        key = (target.host, target.model, request.origin, *[(len(part.text), part.text[-16:]) for part in system])
+        if (known := self._memo.get(key)) is None or known.system != system or known.target != target:
+            marks, report, plan.report = plan.cache_marks, plan.report, LossReport()
+            messages = encode(request, plan)
+            known, plan.report = _EncodedSystem(system, target, messages, plan.report), report
+            if plan.cache_marks == marks:
+                self._memo.put(key, known, 1000 + sum([2 * len(part.text) for part in system]))
+        else:
+            self._memo.touch(key)
+        if known.report:
+            plan.report.share(known.report)
+        return [message.copy() for message in known.messages]

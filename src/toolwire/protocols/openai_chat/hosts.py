@@ -21,7 +21,7 @@ from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.moonshot import fit_moonshot_schema, keyword_dialect
 from toolwire.codec.schema.rewriter import fit_and_report
 from toolwire.codec.wire.reader import decode_members
-from toolwire.protocols.openai_chat.parts.messages import encode_turn
+from toolwire.protocols.openai_chat.parts.messages import encode_system, encode_turn
 from toolwire.protocols.openai_chat.wire import TextPart
 
 DEFAULT_THINKING = OPENAI.thinking
@@ -62,8 +62,9 @@ def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[An
     """
     if not request.system and not (request.messages and request.messages[0].role in SYSTEM_ROLES):
         return [], 0
+    if not (count := leading_system_count(request.messages)):
+        return encode_system(request, plan), 0
     located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
-    count = leading_system_count(request.messages)
     for message_index, message in enumerate(request.messages[:count]):
         located_parts += [
             LocatedPart(part, ("messages", message_index, "parts", index)) for index, part in enumerate(message.parts)

@@ -21,7 +21,6 @@ from toolwire.codec.encoding.turns import (
     assemble,
     leading_system_count,
     one_turn_per_message,
-    system_turns,
 )
 from toolwire.codec.hosts.openai import OPENAI
 from toolwire.codec.interface import EncodedBody, Route, Target
@@ -50,6 +49,7 @@ from toolwire.protocols.openai_chat.parts.cache_control import (
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.parts.messages import (
     decode_message,
+    encode_system,
     encode_turn,
     report_message,
     report_message_extras,
@@ -334,7 +334,7 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
     """Encode system text and messages, adapted to what the host accepts."""
     host, skip = plan.target.host, 0
     if not plan.adapts or host.messages.late_system:
-        messages = _encode_system(request, plan)
+        messages = encode_system(request, plan)
     else:
         messages, skip = [], 1
         if not plan.same_protocol or leading_system_count(request.messages) > 1:
@@ -391,11 +391,6 @@ def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
         if name not in _MODALITIES:
             plan.report.dropped((), f"//modalities/{index}", f"the target has no {name} output")
     return [name for name in names if name in _MODALITIES]
-
-
-def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
-    """Encode as messages the system text that other protocols keep outside the messages."""
-    return [message for turn in system_turns(request) for message in encode_turn(turn, plan)]
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:

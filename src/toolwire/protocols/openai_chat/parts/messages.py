@@ -24,8 +24,9 @@ from toolwire.canonical.content import (
     ToolResult,
 )
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.encoding.plan import FORM_REASON, EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart, Turn, parts_of
+from toolwire.canonical.request import Request
+from toolwire.codec.encoding.plan import FORM_REASON, EncodedSystemMemo, EncodingPlan
+from toolwire.codec.encoding.turns import LocatedPart, Turn, parts_of, system_turns
 from toolwire.codec.losses import SourcePath, element_pointers
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
 from toolwire.protocols.openai_chat.parts.cache_control import CACHE_FIELD, lift_mark
@@ -224,6 +225,19 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
             return _encode_with_details(turn, plan)
         return _encode_assistant(turn, plan)
     return _encode_results_and_content(turn, plan)
+
+
+def encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
+    """Encode as messages the system text that other protocols keep outside the messages."""
+    return _system_memo.encode(request, plan, _encode_system) if request.system else []
+
+
+def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
+    """Encode the system text."""
+    return [message for turn in system_turns(request) for message in encode_turn(turn, plan)]
+
+
+_system_memo = EncodedSystemMemo()
 
 
 def _encode_results_and_content(turn: Turn, plan: EncodingPlan) -> list[Any]:
