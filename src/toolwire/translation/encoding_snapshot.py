@@ -14,6 +14,8 @@ The complete encoder is the definition. `continue_with` returns None, and the ca
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+from operator import is_not
 from typing import Any
 
 import msgspec
@@ -292,10 +294,9 @@ def _has_complete_calls(messages: Sequence[Message]) -> bool:
 
 def _find_cut(known: Sequence[Message], messages: Sequence[Message]) -> int:
     """Return how many leading messages two requests share, up to the start of an assistant turn; 0 if too few."""
-    count = 0
-    for known_message, message in zip(known, messages, strict=False):
-        if known_message is not message and known_message != message:
-            break
+    size = min(len(known), len(messages))
+    count = next(compress(range(size), map(is_not, known, messages)), size)
+    while count < size and (known[count] is messages[count] or known[count] == messages[count]):
         count += 1
     cut = min(count, len(messages) - 1)
     while cut > 0 and not (_is_cut(messages, cut) and (cut == len(known) or _is_cut(known, cut))):
