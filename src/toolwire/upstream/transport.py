@@ -105,6 +105,7 @@ class _Layer:
 
 
 LIMIT_HEAD = 64 * 1024
+_LIMIT_COPIED = 16 * 1024  # a larger body is written without joining it to the head
 LIMIT_BUFFERED = 256 * 1024
 LIMIT_DECODED = 64 * 1024 * 1024
 IDLE_SECONDS = 30.0
@@ -423,7 +424,10 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._lost:
             raise TransportError("the connection was closed", sent=False)
         # Write at the end of the event loop's iteration, so that many requests do not delay each other.
-        self._loop.call_soon(self._transport.write, head + body if body else head)
+        if body and len(body) > _LIMIT_COPIED:
+            self._loop.call_soon(self._transport.writelines, (head, body))
+        else:
+            self._loop.call_soon(self._transport.write, head + body if body else head)
 
     async def wait_for_head(self, read_timeout: float) -> None:
         """Wait until the head of the response is complete."""

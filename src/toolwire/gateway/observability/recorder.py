@@ -306,7 +306,7 @@ class RequestObserver(ExchangeObserver):
         record.duration = time.monotonic() - record.started_at
         if self.losses:
             counted = counted_losses(self.losses)
-            record.losses, record.loss_errors = len(counted), sum(loss.severity == "error" for loss in counted)
+            record.losses, record.loss_errors = len(counted), sum([loss.severity == "error" for loss in counted])
             if self.capture is not None:
                 self.capture.losses = self.losses
         outputs.metrics.count_request(record)

@@ -467,7 +467,7 @@ _BARE_CONTENT = re.compile(rb'"content"\s*:\s*"(?:\s|\\[nrt])*[\[{`A]')
 def body_may_change(body: bytes) -> bool:
     """Return whether the JSON body of a response may hold a call or reasoning in its text: a quick check."""
     for sign in _BODY_SIGNS:
-        if sign in body:
+        if body.find(sign) >= 0:  # `in` would raise and catch an error first: bytes are no integer
             return True
     place = body.find(b'"content"')
     while place >= 0:
