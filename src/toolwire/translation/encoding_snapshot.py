@@ -22,12 +22,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Part, ToolCall, ToolResult
 from toolwire.canonical.errors import Loss
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, ResponseMapping, Route, Target
-from toolwire.codec.losses import LossReport, WireNames
+from toolwire.codec.losses import LossReport, WireNames, source_pointers
 from toolwire.codec.wire.reader import decode_members
 from toolwire.translation.incremental import is_regular, messages_member, without_messages
 
@@ -134,11 +134,13 @@ class EncodingSnapshot(Struct, eq=False):
         cuts[first] = cut
         for start, end in _split_turns(request.messages, first):
             cut = cuts[start]
-            piece: bytes | memoryview | None = self._sent_turn(request, start, end, cut)
-            if piece is not None:
-                count = sent.cuts[end].count
-                losses.inside += [entry for entry in self._located_losses() if start <= entry[0] < end]
-            else:
+            piece: bytes | memoryview | None = None
+            if (end_in_data := self._sent_turn_end(start, end, cut)) is not None:
+                known_losses = self._losses_of_turn(request, start, end)
+                if known_losses is not None:
+                    piece, count = memoryview(self.data)[sent.cuts[start].end + 1 : end_in_data.end], end_in_data.count
+                    losses.inside += known_losses
+            if piece is None:
                 turn = replace(request, messages=request.messages[start:end], system=None)
                 added = _encode_alone(turn, upstream, target)
                 if added is None or not self._is_consistent(added.encoding, sent, upstream):
@@ -180,14 +182,30 @@ class EncodingSnapshot(Struct, eq=False):
             return None
         return _Cut(last.end - len(encoded.data) - 1, last.count - encoded.count)
 
-    def _sent_turn(self, request: Request, start: int, end: int, cut: _Cut) -> memoryview | None:
-        """Return the bytes of the messages from `start` to `end` if they were sent before at this place."""
+    def _sent_turn_end(self, start: int, end: int, cut: _Cut) -> _Cut | None:
+        """Return the end of the messages from `start` to `end` in the bytes sent; None if it is not known."""
         cuts = {} if self.sent is None else self.sent.cuts
-        if end not in cuts or start not in cuts or cuts[start].count != cut.count:
-            return None
-        if self.request.messages[start:end] != request.messages[start:end]:
-            return None
-        return memoryview(self.data)[cuts[start].end + 1 : cuts[end].end]
+        return cuts.get(end) if start in cuts and cuts[start].count == cut.count else None
+
+    def _losses_of_turn(self, request: Request, start: int, end: int) -> "_LocatedLosses | None":
+        """Return the losses of messages that were sent before with the same bytes; None if these may differ.
+
+        Clients move cache marks. A target that has none gets the same bytes with and without a mark: only the report
+        that the mark is lost is no longer true.
+        """
+        losses = [entry for entry in self._located_losses() if start <= entry[0] < end]
+        removed: set[str] = set()
+        for number in range(start, end):
+            known, message = self.request.messages[number], request.messages[number]
+            if known is message or known == message:
+                continue
+            if (marks := _find_removed_marks(known, message)) is None:
+                return None
+            for position in marks:
+                path = ("messages", number, "parts", position, "cache")
+                removed.update(source_pointers(self.request, path, "", self.client.wire_names))
+        remaining = [entry for entry in losses if entry[1].path not in removed]
+        return remaining if len(losses) - len(remaining) == len(removed) else None
 
     def _is_consistent(self, encoding: EncodedBody, sent: _SentMessages, upstream: Codec) -> bool:
         """Return whether messages encoded alone have the members, tool names and route of the request sent."""
@@ -302,6 +320,21 @@ def _find_cut(known: Sequence[Message], messages: Sequence[Message]) -> int:
     while cut > 0 and not (_is_cut(messages, cut) and (cut == len(known) or _is_cut(known, cut))):
         cut -= 1
     return cut if len(known) - cut < cut else 0  # more is known than would be encoded again
+
+
+def _find_removed_marks(known: Message, message: Message) -> list[int] | None:
+    """Return the positions of parts whose cache mark was removed; None if the messages differ in anything else."""
+    if len(known.parts) != len(message.parts):
+        return None
+    pairs = enumerate(zip(known.parts, message.parts, strict=True))
+    marks = [index for index, (before, after) in pairs if before is not after and _has_mark(before, after)]
+    parts = [replace(part, cache=None) if index in marks else part for index, part in enumerate(known.parts)]
+    return marks if replace(known, parts=tuple(parts)) == message else None
+
+
+def _has_mark(before: Part, after: Part) -> bool:
+    """Return whether only the first of two parts has a cache mark."""
+    return getattr(before, "cache", None) is not None and getattr(after, "cache", None) is None
 
 
 def _is_cut(messages: Sequence[Message], position: int) -> bool:
