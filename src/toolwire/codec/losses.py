@@ -42,6 +42,7 @@ UNLOCATED = "?"
 REWORDED = ":reworded"
 """Suffix of a family whose extras are not values, but mark fields that are sent in another form."""
 
+_LIMIT_MEMO_ENTRIES = 32
 NO_SUCH_FIELD = "the target has no such field"
 NO_EQUIVALENT = "no equivalent in the target protocol"
 
@@ -49,13 +50,15 @@ NO_EQUIVALENT = "no equivalent in the target protocol"
 class LossReport:
     """The losses of one encoding, as source paths into the canonical value."""
 
+    has_constraint = False
+    # Created when needed, since most reports have none of these.
+    _shared: "list[tuple[int, LossReport]] | None" = None  # each with the number of entries before it
+    _located: "tuple[WireNames, list[_LossEntry]] | None" = None
+    _rewritten: list[tuple[SourcePath, str, FieldChanges]] | None = None
+    _rewritten_ids: dict[str, str] | None = None
+
     def __init__(self) -> None:
-        self.has_constraint = False
         self._entries: list[_ReportEntry] = []
-        self._shared: list[tuple[int, LossReport]] = []  # each with the number of entries before it
-        self._located: tuple[WireNames, list[_LossEntry]] | None = None
-        self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
-        self._rewritten_ids: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._entries or self._shared or self._rewritten or self._rewritten_ids)
@@ -95,10 +98,12 @@ class LossReport:
     def rewritten(self, path: SourcePath, field: str, changes: FieldChanges) -> None:
         """Report changes inside a single field, each as kind, pointer below the field, and reason."""
         if changes:
+            self._rewritten = self._rewritten or []
             self._rewritten.append((path, field, changes))
 
     def id_rewritten(self, id: str, encoded: str) -> None:
         """Report a call id that the target receives in another form, wherever it stands in the messages."""
+        self._rewritten_ids = self._rewritten_ids or {}
         self._rewritten_ids[id] = encoded
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
@@ -107,13 +112,14 @@ class LossReport:
 
     def share(self, other: "LossReport") -> None:
         """Add the losses of a value that many requests contain, at the same place; they are located once."""
+        self._shared = self._shared or []
         self._shared.append((len(self._entries), other))
         self.has_constraint = self.has_constraint or other.has_constraint
 
     @property
     def all_entries(self) -> "list[_ReportEntry]":
         """Return all entries, also those of shared reports."""
-        return [*self._entries, *chain.from_iterable(shared.all_entries for _, shared in self._shared)]
+        return [*self._entries, *chain.from_iterable(shared.all_entries for _, shared in self._shared or ())]
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
@@ -133,24 +139,24 @@ class LossReport:
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
         """Return the losses with JSON pointers into the source body; `wire_names` are its protocol's field names."""
         if self._rewritten_ids:
-            self._report_rewritten_ids(root)
+            self._report_rewritten_ids(root, self._rewritten_ids)
         direction: Direction = "request" if type(root) is Request else "response"
         entries: list[_LossEntry] = []
         start = 0
-        for position, shared in self._shared:
+        for position, shared in self._shared or ():
             entries += _locate_entries(self._entries[start:position], root, wire_names, direction)
             entries += shared.locate_once(root, wire_names, direction)
             start = position
         entries += _locate_entries(self._entries[start:], root, wire_names, direction)
-        for path, field, changes in self._rewritten:
+        for path, field, changes in self._rewritten or ():
             (base,) = source_pointers(root, path, field, wire_names)
             node = _follow_path(root, path, wire_names)[0]
             for change, below, reason in changes:
                 found = (derive_change_severity(change, direction, node, field, below),)
                 entries.append((change, base + below, (), reason, None, False, found))
-        key = (direction, *entries)
-        if self._rewritten:
+        if self._rewritten or len(entries) > _LIMIT_MEMO_ENTRIES:
             return _build_losses(direction, entries)
+        key = (direction, *entries)
         if (known := _losses_memo.get(key)) is None:
             known = _build_losses(direction, entries)
             _losses_memo.put(key, known, 500 + 4 * _text_size(entries))
@@ -162,9 +168,9 @@ class LossReport:
             self._located = wire_names, _locate_entries(self._entries, root, wire_names, direction)
         return self._located[1]
 
-    def _report_rewritten_ids(self, root: Node) -> None:
+    def _report_rewritten_ids(self, root: Node, ids: dict[str, str]) -> None:
         """Report every call and result of the client whose id is rewritten."""
-        ids, self._rewritten_ids = self._rewritten_ids, {}
+        self._rewritten_ids = None
         owners: list[tuple[SourcePath, Any]] = [((), root)]
         if isinstance(root, Response):
             owners = [(("candidates", index), candidate) for index, candidate in enumerate(root.candidates)]
