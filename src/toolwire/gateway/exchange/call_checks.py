@@ -74,12 +74,21 @@ class DeclaredTools:
         """Return the fault of a complete call; None if it is valid, or has no form to check."""
         if call.native is not None:
             return None
+        if call.namespace is None and call.shape != "freeform" and (tool := self._find_function(call.name)) is not None:
+            return _find_argument_fault(call, None if tool.parameters is None else bytes(tool.parameters))
         name = call.name if call.namespace is None else f"{call.namespace}__{call.name}"
         if call.name not in self._names and name not in self._names:
             return CallFault("unknown_tool", unknown_tool_message(name, sorted(self._names)))
         if call.shape == "freeform" or (key := (call.namespace, call.name)) not in self._schemas:
             return None
         return _find_argument_fault(call, self._schemas[key])
+
+    def _find_function(self, name: str) -> FunctionTool | None:
+        """Return the declared function with this name: most calls name one, so that no other tools are collected."""
+        for tool in self._request.tools or ():
+            if type(tool) is FunctionTool and tool.name == name and tool.namespace is None:
+                return tool
+        return None
 
 
 def _find_argument_fault(call: ToolCall, schema: bytes | None) -> CallFault | None:
