@@ -16,7 +16,7 @@ from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_ca
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.memo import TOOLS_MEMO
+from toolwire.codec.memo import TOOLS_MEMO, BoundedMemo
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
 
 if TYPE_CHECKING:
@@ -215,6 +215,10 @@ class EncodedToolsMemo:
         return body
 
 
+LIMIT_SYSTEM_BYTES = 16 * 1024 * 1024
+"""The limit of a memo for system text. That of an agent takes about 40 KB."""
+
+
 class _EncodedSystem(Struct):
     """Encoded system text, with its losses."""
 
@@ -228,7 +232,7 @@ class EncodedSystemMemo:
     """A cache of encoded system text and its losses: an agent sends the same text with every request."""
 
     def __init__(self) -> None:
-        self._memo: BoundedMemo[tuple[Any, ...], _EncodedSystem] = BoundedMemo(LIMIT_TOOLS_BYTES)
+        self._memo: BoundedMemo[tuple[Any, ...], _EncodedSystem] = BoundedMemo(LIMIT_SYSTEM_BYTES)
 
     def encode(
         self, request: Request, plan: EncodingPlan, encode: Callable[[Request, EncodingPlan], list[Any]]
