@@ -104,7 +104,15 @@ def parameter(name: str) -> Feature:
     return sampling_parameter
 
 
-temperature, top_p, top_k, seed = (parameter(name) for name in ("temperature", "top_p", "top_k", "seed"))
+top_p, top_k, seed = (parameter(name) for name in ("top_p", "top_k", "seed"))
+
+
+def temperature(request: Request) -> Any:
+    """The temperature, if it is at most 2, the limit of most providers."""
+    value = None if request.sampling is None else request.sampling.temperature
+    return value if value is not None and value <= 2 else None
+
+
 penalties = [parameter("frequency_penalty"), parameter("presence_penalty")]
 logprobs = [parameter("logprobs"), parameter("top_logprobs")]
 

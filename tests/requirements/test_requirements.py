@@ -152,7 +152,18 @@ def test_arguments_are_always_a_json_string() -> None:
 
 def test_the_package_has_few_dependencies_and_no_startup_hook() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {re.split(r"[^\w-]", requirement)[0] for requirement in project["dependencies"]} == {"msgspec", "click"}
+    assert {re.split(r"[^\w-]", requirement)[0] for requirement in project["dependencies"]} == {
+        "msgspec",
+        "click",
+        "rich",
+        "uvicorn",
+        "uvloop",
+        "httptools",
+        "websockets",
+        "jsonschema-rs",
+        "google-re2",
+        "pathspec",
+    }
     pinned = [
         *project["dependencies"],
         *(name for group in project["optional-dependencies"].values() for name in group),

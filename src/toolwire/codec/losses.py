@@ -25,7 +25,6 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.memo import BoundedMemo
 from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
-from toolwire.codec.wire.reader import decode_elements
 
 SourcePath = tuple[str | int, ...]
 WireNames = Mapping[str, str]
@@ -267,13 +266,16 @@ def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
     return tuple(extras)
 
 
+_decode_elements = msgspec.json.Decoder(list[Raw]).decode  # not the reader's, which imports more than commands need
+
+
 def element_pointers(value: Raw, pointer: str) -> list[str]:
     """Return the pointer of a value; for a list, those of its elements, at any depth."""
     pointers: list[str] = []
     pending = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
     while pending:
         value, pointer = pending.pop()
-        if bytes(value)[:1] != b"[" or not (elements := decode_elements(value)):
+        if bytes(value)[:1] != b"[" or not (elements := _decode_elements(value)):
             pointers.append(pointer)
         else:
             pending += reversed([(element, f"{pointer}/{index}") for index, element in enumerate(elements)])

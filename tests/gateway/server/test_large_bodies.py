@@ -219,7 +219,7 @@ def test_heaviness_depends_on_objects_then_on_size() -> None:
 def test_too_many_messages_tools_or_parts_are_rejected(protocol: str, limit: str) -> None:
     """The error is in the client's protocol and names the limit."""
     text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
-    fields = {
+    fields: dict[str, Any] = {
         "model": "m",
         "messages": [
             {"role": ("user", "assistant")[number % 2], "content": text}
@@ -232,6 +232,9 @@ def test_too_many_messages_tools_or_parts_are_rejected(protocol: str, limit: str
     }
     path, _ = question_request(protocol)
     body = _translated(fields, protocol)
+    if (protocol, limit) == ("openai-responses", "tools"):  # of which translation passes on only 128
+        tools = [{"type": "function", **tool["function"]} for tool in fields["tools"]]
+        body = json.dumps(json.loads(body) | {"tools": tools}).encode()
 
     async def work() -> None:
         async with run_gateway_with(

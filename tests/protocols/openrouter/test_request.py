@@ -432,3 +432,12 @@ def test_signatures_are_sent_only_to_models_of_their_vendor(model: str, is_sent:
     body, losses = translate_request({"contents": contents}, "gemini", OPENROUTER, model=model)
     assert ("reasoning_details" in body["messages"][1]) is is_sent
     assert ("/contents/1/parts/0/thoughtSignature" in losses) is not is_sent
+
+
+def test_choice_of_some_tools_is_not_served_from_the_cache_of_all() -> None:
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("get_time", "get_date")]
+    request: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "get_time"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    for body, count in ((request, 2), (request | {"tool_choice": choice}, 1), (request, 2)):
+        assert len(tw.translate(body, "openai-chat", "openrouter").value["tools"]) == count

@@ -197,10 +197,12 @@ class EncodedToolsMemo:
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
         """Return the encoded tools of a request, from the cache if possible.
 
-        Tools whose encoding reports losses are not cached, as these must be reported every time.
+        Tools whose encoding reports losses are not cached, as these must be reported every time; nor are those of a
+        request whose tool choice may exclude some.
         """
-        tools = request.tools
-        if not tools or plan.report or not plan.tools.is_empty or plan.loaded_tools(request):
+        tools, choice = request.tools, request.tool_choice
+        is_restricted = choice is not None and bool(choice.names)
+        if not tools or is_restricted or plan.report or not plan.tools.is_empty or plan.loaded_tools(request):
             return encode()
         key: tuple[int | HostProfile, ...] = (plan.target.host, *map(id, tools))
         cached: _EncodedTools | None = TOOLS_MEMO.get((self, key))
