@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from msgspec import Raw
 
 from tests.support.samples.json_leaves import leaves
@@ -145,6 +145,8 @@ def test_property_order_is_preserved(sample: Sample) -> None:
 
 @settings(max_examples=400)
 @given(schema=JSON)
+@example(schema={"type": "object", "nullable": True})
+@example(schema={"type": [1], "nullable": True})
 def test_arbitrary_json_as_schema_loses_nothing_silently(schema: Any) -> None:
     for dialect in DIALECTS:
         result = fitted(schema, dialect)

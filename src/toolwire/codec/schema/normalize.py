@@ -63,9 +63,14 @@ class SchemaValues:
             self.types.remove("null")
             self.nullable = True
             self._changes.approximated(locations[0], "null is written as nullable")
-        if self._context.is_root and self._dialect.root_keywords is not None and self._has_type_list:
+        if self._is_root_object and self._has_type_list:
             self.types, self._has_type_list = ["object"], False
             self._changes.approximated(locations[0], "written as an object")
+
+    @property
+    def _is_root_object(self) -> bool:
+        """Whether this is the schema of all arguments, which the dialect requires to be an object."""
+        return self._context.is_root and self._dialect.root_keywords is not None
 
     def _intersect_types(self, location: SchemaLocation) -> None:
         """Keep only types that are also named at this location."""
@@ -107,7 +112,7 @@ class SchemaValues:
                 self._changes.malformed(location)
             elif self._supports("nullable"):
                 self.nullable = self.nullable or location.value is True
-            elif location.value is True:
+            elif location.value is True and not self._is_root_object:
                 self._changes.approximated(location, "written as a type")
                 self.adds_null = True
                 if self.types is not None and "null" not in self.types:
