@@ -30,7 +30,7 @@ class FramingError(ValueError):
 class EventMessage(Struct, frozen=True):
     """One message of an event stream."""
 
-    headers: dict[str, str]  # without headers of other types than string
+    headers: dict[str, str]  # string headers only
     payload: bytes
 
 
@@ -62,7 +62,7 @@ class EventStreamSplitter:
             return None
         size, headers_size, checksum = _PRELUDE.unpack_from(self._buffer, start)
         if crc32(self._buffer[start : start + 8]) != checksum:
-            raise FramingError("wrong checksum of the lengths of a message")
+            raise FramingError("prelude checksum mismatch")
         if headers_size > LIMIT_HEADERS or not 0 <= size - headers_size - _OVERHEAD <= LIMIT_PAYLOAD:
             raise FramingError(f"invalid length of a message: {size} bytes, {headers_size} of them headers")
         return int(size)
@@ -93,7 +93,7 @@ def _decode_headers(data: bytes) -> dict[str, str]:
                 size = _FIXED_SIZES[kind]
             at = start + size
             if at > len(data):
-                raise FramingError("a header exceeds the headers of its message")
+                raise FramingError("a header extends past the end of the headers")
             if kind == _STRING:
                 headers[name] = data[start:at].decode()
     except (IndexError, KeyError, UnicodeDecodeError, struct.error):

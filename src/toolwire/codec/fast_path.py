@@ -1,4 +1,4 @@
-"""The fast path of streams: of frames that differ only in one string, only that string is decoded and encoded.
+"""The fast path of streams: if consecutive frames differ only in one string, only that string is decoded and encoded.
 
 If a frame that a decoder has decoded in full only adds text to a part, the decoder makes a template of it. The template
 holds for the frames right after it, so the decoder's state is still as that frame left it. A frame that is equal except
@@ -34,7 +34,7 @@ class FrameTemplate(Struct, frozen=True, gc=False):
     pieces: TextPieces | None = None  # where the decoder collects the text, if it does
 
     def match(self, frames: list[bytes], first: int) -> PartDeltas | None:
-        """Return the deltas of the frames from the first one on, up to one that differs in more; None if none match."""
+        """Return the deltas of the matching frames from index `first` on; None if that frame does not match."""
         head, tail = self.head, self.tail
         start, end, least = len(head) - 1, 1 - len(tail), len(head) + len(tail)
         strings: list[bytes] = []
@@ -90,7 +90,7 @@ def _decode_strings(strings: list[bytes]) -> list[str]:
     texts: list[str] = []
     with contextlib.suppress(*JSON_ERRORS):
         texts = _strings.decode_lines(b"\n".join(strings))
-    # A line in quotes has at least one string, so equal numbers show that each one has only one.
+    # Each line holds at least one JSON string, so equal counts show that each holds exactly one.
     if len(texts) != len(strings):
         texts = []
         with contextlib.suppress(*JSON_ERRORS):
@@ -137,5 +137,5 @@ def encode_deltas(
 
 def encode_frames(head: bytes, texts: list[str], tail: bytes) -> bytes:
     """Encode one frame for each text, with these bytes around its JSON string."""
-    # Line feeds in strings are escaped, so each one is between two of them.
+    # Line feeds inside strings are escaped, so each remaining one separates two strings.
     return head + _encode_lines(texts)[:-1].replace(b"\n", tail + head) + tail

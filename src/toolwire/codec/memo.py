@@ -34,7 +34,7 @@ class BoundedMemo(Generic[K, V]):
             pass
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Store a value that keeps about `size` bytes alive, in place of the previous one; not if it is too large."""
+        """Replace the value of a key by one of about `size` bytes; if that is too large, only remove the old value."""
         self.remove(key)
         if size > self._max_entry:
             return
@@ -74,7 +74,7 @@ The tools of one agent are some 25 KB of JSON and take about 120 KB here.
 """
 
 _DECODED_WEIGHT = 3
-"""How many times the bytes of tools a list of them keeps alive, about: the key, the schemas, and other strings."""
+"""Approximate memory of a decoded list per byte of its JSON: the key, the schemas, and other strings."""
 
 
 class DecodedToolsMemo(Generic[V]):

@@ -41,7 +41,7 @@ class AddressedRequest(Struct, frozen=True):
 
 
 class InvalidAddress(ValueError):
-    """A setting of a provider that its platform lacks or cannot use; the message begins with its name."""
+    """A provider setting that is missing, invalid or not supported by its host; the message begins with its name."""
 
 
 def resolve_base_url(host: HostProfile | None, base_url: str, region: str | None, project: str | None) -> str:
@@ -75,7 +75,7 @@ def _placeholders(*templates: str) -> set[str]:
 
 
 _SETTING = re.compile(r"[a-z0-9][a-z0-9.:-]*")
-"""The form of a region and of a project, which may have a domain in front."""
+"""The syntax of a region or a project ID; a project ID may have a domain prefix (`example.com:project`)."""
 
 
 def address_request(provider: Provider, address: AddressFacts, route: Route, body: bytes) -> AddressedRequest:
@@ -97,7 +97,7 @@ def address_request(provider: Provider, address: AddressFacts, route: Route, bod
 
 
 def _mark_last_block(messages: Raw, mark: Raw) -> Raw:
-    """Return messages with a cache mark at the last block that may have one, as at the top level it would mean."""
+    """Return messages with the top-level cache mark moved to the last block of the last message that can carry one."""
     try:
         items = msgspec.json.decode(messages, type=list[Raw])
         last = _decode_members(items[-1])
@@ -155,7 +155,7 @@ def _decode_string(value: Raw | None) -> str:
 
 
 def convert_response(response: UpstreamResponse, address: AddressFacts | None) -> UpstreamResponse:
-    """Return a successful response, with its stream converted to server-sent events if the platform frames others."""
+    """Return a successful response; a stream in the platform's own framing is converted to server-sent events."""
     if address is not None and address.framing == "aws":
         media_type = response.headers.get("content-type", "").partition(";")[0].strip()
         if media_type == EVENT_STREAM_TYPE:
@@ -179,7 +179,7 @@ class _Fault(Struct):
     """The payload of an exception."""
 
     message: str | None = None
-    Message: str | None = None  # in errors of the gateway before the service
+    Message: str | None = None  # the spelling of AWS's front end
 
 
 class InvokeStreamDecoder:
@@ -242,7 +242,7 @@ _STATUS_TYPES = {
 
 
 def convert_error(body: bytes, status: int, headers: dict[str, str]) -> bytes:
-    """Return the error body of a platform that serves Claude in Anthropic's form; one in that form is unchanged.
+    """Convert a platform's error body to Anthropic's format; a body already in that format is unchanged.
 
     Bedrock sends `{"message": ...}` and the exception in a header; Google's front end sends its own errors, in which
     it may embed Anthropic's.

@@ -30,7 +30,7 @@ class _Breaker(Struct):
     """The recent failures of one backend."""
 
     failures: int = 0
-    closed_at: float | None = None  # when the next request may pass; None while the breaker is closed
+    retry_at: float | None = None  # when the next request may pass; None while the breaker is closed
 
 
 class Breakers:
@@ -57,20 +57,20 @@ class Breakers:
     def _admits(self, backend: Backend) -> bool:
         """Return whether a request may be sent to a backend; after the cooldown, that is true for one request."""
         breaker = self._breakers.get(_key(backend)) if self._breakers else None
-        if breaker is None or breaker.closed_at is None:
+        if breaker is None or breaker.retry_at is None:
             return True
         now = time.monotonic()
-        if now < breaker.closed_at:
+        if now < breaker.retry_at:
             return False
         # The others wait for the probe's outcome, or for another cooldown if it has none: its client may leave.
-        breaker.closed_at = now + self._limits.cooldown
+        breaker.retry_at = now + self._limits.cooldown
         return True
 
     def record_start(self, backend: Backend) -> None:
         """Close the breaker of a backend whose stream has begun; its failures count until the stream is complete."""
         breaker = self._breakers.get(_key(backend)) if self._breakers else None
-        if breaker is not None and breaker.closed_at is not None:
-            breaker.closed_at = None
+        if breaker is not None and breaker.retry_at is not None:
+            breaker.retry_at = None
             self.on_change(backend, False)  # noqa: FBT003 - a callback
 
     def record_end(self, backend: Backend, error: ApiError | None) -> None:
@@ -83,7 +83,7 @@ class Breakers:
     def record_success(self, backend: Backend) -> None:
         """Close the breaker of a backend that responded."""
         breaker = self._breakers.pop(_key(backend), None) if self._breakers else None
-        if breaker is not None and breaker.closed_at is not None:
+        if breaker is not None and breaker.retry_at is not None:
             self.on_change(backend, False)  # noqa: FBT003 - a callback
 
     def record_rejection(self, backend: Backend, rejection: RequestRejected) -> None:
@@ -102,11 +102,11 @@ class Breakers:
                 del self._breakers[next(iter(self._breakers))]
             breaker = self._breakers[key] = _Breaker()
         breaker.failures += 1
-        was_open = breaker.closed_at is not None
+        was_open = breaker.retry_at is not None
         if not was_open and retry_after is None and breaker.failures < self._limits.failures:
             return
         cooldown = self._limits.cooldown if retry_after is None else min(retry_after, MAX_COOLDOWN)
-        breaker.closed_at = time.monotonic() + cooldown
+        breaker.retry_at = time.monotonic() + cooldown
         if not was_open:
             self.on_change(backend, True)  # noqa: FBT003 - a callback
 

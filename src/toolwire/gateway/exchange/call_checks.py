@@ -1,6 +1,6 @@
 """Checks of the calls in a response against the tools that the client declared.
 
-A call is invalid if its arguments are no JSON, if no tool has its name, or if the tool's schema does not allow the
+A call is invalid if its arguments are not valid JSON, if no tool has its name, or if the schema does not allow the
 arguments. Such a call reaches the client as it is, which can describe the fault to the model; here it is counted, and
 broken arguments are reported. Only requests with tools are checked, and only calls cost anything.
 """
@@ -34,7 +34,7 @@ _CUT_OFF_REASONS: tuple[StopReason, ...] = ("max_tokens", "context_window", "can
 
 
 def is_cut_off(stop: Stop | None) -> bool:
-    """Return whether a candidate ended at a limit; that its last call is incomplete is then no fault of the model."""
+    """Return whether a candidate ended early (limit, cancellation, error), so that its last call may be incomplete."""
     return stop is not None and stop.reason in _CUT_OFF_REASONS
 
 

@@ -1,7 +1,7 @@
 """Failover: a request goes to the backends of its route in turn, until one responds or failover is ruled out.
 
-1. The order is that of the route, or by weight. By weight, each conversation has its own order, which depends only on
-   its first message (rendezvous hashing): it stays at one backend, where caches and signatures are valid, without
+1. Backends are tried in the route's order, or by weight. By weight, each conversation has an order that depends only on
+   the client's key and its first message (rendezvous hashing): it stays on one backend, where caches are valid, without
    any stored state.
 2. Backends whose circuit breaker is open are skipped.
 3. A request that exceeds the context of a model goes on only to backends whose context is known to be larger.
@@ -49,12 +49,12 @@ def order_backends(route_match: RouteMatch, request: Request, tenant: str) -> tu
     if len(backends) == 1 or route_match.options.balance == "order":
         return backends
     conversation = derive_cache_key(request) or random.randbytes(8).hex()  # noqa: S311 - no secret
-    shares = [(_share(backend, tenant, conversation), backend) for backend in backends if backend.weight]
-    balanced = [backend for _, backend in sorted(shares, key=lambda share: share[0], reverse=True)]
+    scores = [(_score(backend, tenant, conversation), backend) for backend in backends if backend.weight]
+    balanced = [backend for _, backend in sorted(scores, key=lambda score: score[0], reverse=True)]
     return (*balanced, *[backend for backend in backends if not backend.weight])
 
 
-def _share(backend: Backend, tenant: str, conversation: str) -> float:
+def _score(backend: Backend, tenant: str, conversation: str) -> float:
     """Return a pseudorandom number; the backend with the greatest one of all gets the conversation."""
     key = "\0".join((tenant, conversation, backend.provider.name, backend.model or ""))
     digest = hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest()

@@ -92,7 +92,7 @@ async def break_body(http_request: AsgiRequest, fault: ScriptedFault, piece: byt
 
 
 def _connection_of(http_request: AsgiRequest) -> asyncio.Transport:
-    """Return the connection of a request; ASGI has no means to break it, but the servers' cycles have it."""
+    """Return a request's transport: ASGI can't abort a connection, so take it from the server's request object."""
     transport: asyncio.Transport = http_request.send.__self__.transport  # type: ignore[attr-defined]
     return transport
 

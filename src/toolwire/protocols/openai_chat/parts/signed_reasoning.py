@@ -31,7 +31,7 @@ MODEL_ISSUERS = {
 def uses_details(parts: list[LocatedPart], plan: EncodingPlan) -> bool:
     """Tell whether the reasoning of another protocol's turn is sent as `reasoning_details`.
 
-    Other servers than OpenRouter get back only entries that they issued, as envelopes restore them.
+    Servers without the fact `reasoning.details` get back only entries that they issued, which envelopes restore.
     """
     if plan.target.host.reasoning.details:
         return True

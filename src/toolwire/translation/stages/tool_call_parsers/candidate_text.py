@@ -19,7 +19,7 @@ from toolwire.codec.interface import TextRecovery
 from toolwire.translation.stages.tool_call_parsers.parser import Segment, TextCallParser
 
 TEXT_FORM = "text:"
-"""Prefix of the `wire_form` of parts that were recovered from text; the name of the dialect follows."""
+"""Prefix of the `wire_form` of parts recovered from text; `reasoning` or `call (DIALECT)` follows."""
 LATE_REASONING = TEXT_FORM + "late_reasoning"
 """The `wire_form` of a candidate whose reasoning was released as text, since its end was seen too late."""
 _TOOL_STOP = Stop(reason="tool_use")

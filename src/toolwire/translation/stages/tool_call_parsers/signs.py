@@ -1,6 +1,6 @@
 """Quick checks whether text may hold a mark, whatever dialects are looked for.
 
-Marks begin with few characters, the signs. Text without a sign holds no mark, and no beginning of one at its end.
+Marks begin with one of a few characters, here called signs. Text without a sign holds no mark, not even a partial one.
 """
 
 import re
@@ -15,7 +15,7 @@ _SEPARATOR = "\x1f"  # white space, after which every mark may begin, and part o
 _find_word = re.compile(rf"f(?<!\wf)(?:u|{_SEPARATOR}|\Z)").search
 _LIMIT_LENGTH, _LIMIT_TEXTS = 16, 8192
 UNMARKED_TEXTS: set[str] = set()
-"""Short texts that hold no mark: models write few thousand different tokens over and over."""
+"""Short texts that hold no mark: models repeat a few thousand different tokens."""
 
 
 def may_hold_mark(text: str) -> bool:

@@ -94,7 +94,7 @@ class TextRecoveryStage:
         if not self._is_quiet:
             return False
         if len(events) == 1 and isinstance(event := events[0], PartDelta | PartDeltas):
-            if event.kind is not None:  # reasoning, which is none of the text
+            if event.kind is not None:  # reasoning, not text
                 return True
             if isinstance(event, PartDelta) or len(event.texts) == 1:
                 return self._pass_delta(event)
@@ -136,7 +136,7 @@ class TextRecoveryStage:
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
 
-        Of many deltas between other events, the text is looked at as one.
+        The text of consecutive deltas is searched as one string.
         """
         self._read_passed()
         return self._read(events)
@@ -173,7 +173,7 @@ class TextRecoveryStage:
         return not all(map(is_, processed, events))
 
     def _process_deltas(self, deltas: list[Event], processed: list[Event]) -> None:
-        """Process deltas: all at once if they may not hold a mark, else the first one and halves of the rest."""
+        """Process deltas: all at once if they can't hold a mark, else the first one and halves of the rest."""
         if self._pass_deltas(deltas, processed):
             return
         self._has_cut = True
@@ -232,7 +232,7 @@ class TextRecoveryStage:
 
 
 def _starts_unmarked(start: PartStart, events: list[Event]) -> bool:
-    """Return whether the next one of these events adds text to a new part that may not begin with a mark."""
+    """Return whether the event after `start` adds text to its part, and that text can't begin with a mark."""
     place = next(place for place, event in enumerate(events, 1) if event is start)
     following = events[place] if place < len(events) else None
     if not isinstance(following, PartDelta | PartDeltas):
