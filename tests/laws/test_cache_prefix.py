@@ -168,6 +168,9 @@ def _sections(body: Body, source: str, target: str, **options: Any) -> tuple[lis
     """Translate a request, and return its tools, system text and messages without cache marks."""
     address = recorded_bodies.address_options(source, "request")
     translated = tw.translate(body, source, target, cache="auto", **address, **options).value
+    if options.get("host") == "mistral" and translated["messages"]:
+        # Mistral accepts a final assistant message only with this member, which is not part of the prompt.
+        translated["messages"][-1].pop("prefix", None)
     return prompt_sections(without_marks(translated), PROTOCOLS[target])
 
 

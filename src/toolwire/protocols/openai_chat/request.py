@@ -357,8 +357,7 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
         messages = acknowledge_results(messages, plan)
     if plan.adapts and host.messages.user_required:
         add_user_message(messages, plan)
-    is_answered = bool(request.messages) and request.messages[-1].role == "assistant"
-    if plan.adapts and not host.messages.final_assistant and is_answered:
+    if plan.adapts and not host.messages.final_assistant:
         mark_prefix(messages, plan)
     return messages
 
