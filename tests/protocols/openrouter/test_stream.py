@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import toolwire as tw
 from tests.support.openrouter_translation import (
     OPENROUTER,
     chat_chunk_body,
@@ -225,3 +226,12 @@ def test_free_text_call_is_streamed_as_a_function_call() -> None:
     numbered = [{**frame, "sequence_number": number} for number, frame in enumerate(frames)]
     (call,) = openrouter.fold_stream(translate_wire(sse_frames(*numbered), "openai-responses", OPENROUTER))["calls"]
     assert (call["name"], call["arguments"]) == ("shell", {"input": 'a "b\n"'})
+
+
+@pytest.mark.parametrize("index", [[1], {"a": 1}, "first"])
+def test_entries_with_an_invalid_index_are_decoded(index: Any) -> None:
+    entry = {"type": "reasoning.text", "text": "Rain is likely.", "index": index}
+    choice = {"index": 0, "delta": {"role": "assistant", "reasoning_details": [entry]}, "finish_reason": None}
+    frame = json.dumps({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
+    translated = b"".join(tw.translate_stream([f"data: {frame}\n\ndata: [DONE]\n\n".encode()], OPENROUTER, "anthropic"))
+    assert b'"thinking":"Rain is likely."' in translated

@@ -73,7 +73,7 @@ class DetailsAssembler:
     def __init__(self, candidate: int, next_index: Callable[[], int]) -> None:
         self._candidate = candidate
         self._next_index = next_index
-        self._open: dict[tuple[Any, Any], _OpenEntry] = {}  # by type and index
+        self._open: dict[tuple[Any, int | None], _OpenEntry] = {}  # by type and index
         self._entries: list[dict[str, Any]] = []  # members of all entries, in order of their first fragments
         self._parts: list[Reasoning | OpaquePart] = []
         self._plain_texts: dict[str, TextPieces] = {}  # skipped reasoning text by its field
@@ -96,8 +96,8 @@ class DetailsAssembler:
 
     def _add_fragment(self, fragment: dict[str, Any], events: list[Event]) -> None:
         """Merge a fragment into its entry and append its events."""
-        kind = fragment["type"]
-        key = (kind, fragment.get("index"))
+        kind, index = fragment["type"], fragment.get("index")
+        key = (kind, index if isinstance(index, int) else None)
         if (entry := self._open.get(key)) is None:
             entry = self._open[key] = _OpenEntry(len(self._entries))
             self._entries.append({})
