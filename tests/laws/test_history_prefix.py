@@ -80,4 +80,7 @@ def _encode_history(
     except tw.LossyTranslationError:
         return None
     encoded = value[HISTORY[target]]
+    if options.get("host") == "mistral" and encoded:
+        # Mistral accepts a final assistant message only with this member, which is not part of the prompt.
+        encoded[-1].pop("prefix", None)
     return encoded if isinstance(encoded, list) else [encoded]
