@@ -13,7 +13,7 @@ from toolwire.installation import EXTRAS, MissingExtra, has_extra, install_comma
 ROOT = Path(__file__).parents[1]
 
 
-class Installed(Distribution):
+class InstalledDistribution(Distribution):
     """A distribution that was installed from a package index, or from a directory."""
 
     def __init__(self, source: str | None) -> None:
@@ -27,7 +27,7 @@ class Installed(Distribution):
 
 
 def installed_from(monkeypatch: pytest.MonkeyPatch, source: str | None) -> None:
-    monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed(source))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: InstalledDistribution(source))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ for its string can therefore only add that string. All frames of one read that m
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 import msgspec
@@ -121,8 +121,20 @@ class TextMember:
         return FrameTemplate(head, tail, delta, pieces)
 
 
-def encode_deltas(
-    deltas: PartDeltas, encode: Callable[[PartDelta], bytes], encode_together: Callable[[PartDeltas], bytes | None]
+def encode_events(
+    events: Iterable[Event], encode: Callable[[Event], bytes], encode_together: Callable[[PartDeltas], bytes | None]
+) -> bytes:
+    """Encode events one by one; deltas that arrived together are encoded together, if the encoder can."""
+    return b"".join(
+        [
+            _encode_deltas(event, encode, encode_together) if type(event) is PartDeltas else encode(event)
+            for event in events
+        ]
+    )
+
+
+def _encode_deltas(
+    deltas: PartDeltas, encode: Callable[[Event], bytes], encode_together: Callable[[PartDeltas], bytes | None]
 ) -> bytes:
     """Encode deltas together; if the encoder can't (it returns None), encode the first one alone, or all of them."""
     if (encoded := encode_together(deltas)) is not None:

@@ -28,7 +28,7 @@ _LIGHT_PARTS = 4000
 _MAX_ENCODINGS = 2
 _EMPTY_SIZE = 2048
 _REQUEST_WEIGHT = 4
-"""How many times the bytes of its body a decoded request keeps alive, about: the body, the decoded strings, and the
+"""Approximate memory of a decoded request per byte of its body: the body, the decoded strings, and the
 UTF-8 that Python keeps with each string once it is encoded."""
 
 _Key = tuple[str, str, str | None, bool | None, bytes]

@@ -30,7 +30,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.tools import WRAPPED_INPUT_END, wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.fast_path import encode_deltas, encode_frames
+from toolwire.codec.fast_path import encode_events, encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -92,14 +92,7 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE frames."""
-        return b"".join(
-            [
-                encode_deltas(event, self._encode, self._encode_together)
-                if type(event) is PartDeltas
-                else self._encode(event)
-                for event in events
-            ]
-        )
+        return encode_events(events, self._encode, self._encode_together)
 
     def _encode_together(self, event: PartDeltas) -> bytes | None:
         """Encode text deltas of an open block on the fast path; None if there is none, or their text has to change."""

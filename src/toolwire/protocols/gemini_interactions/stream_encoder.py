@@ -26,7 +26,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.sequencer import PartSequencer
-from toolwire.codec.fast_path import encode_deltas, encode_frames
+from toolwire.codec.fast_path import encode_events, encode_frames
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder
 from toolwire.codec.losses import LossReport
@@ -84,14 +84,7 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE frames."""
-        return b"".join(
-            [
-                encode_deltas(event, self._encode, self._encode_together)
-                if type(event) is PartDeltas
-                else self._encode(event)
-                for event in events
-            ]
-        )
+        return encode_events(events, self._encode, self._encode_together)
 
     def _encode_together(self, event: PartDeltas) -> bytes | None:
         """Encode deltas of an open text or call on the fast path; None for others."""

@@ -45,7 +45,7 @@ from toolwire.codec.encoding.fallbacks import call_name, report_reasoning
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.fast_path import encode_deltas, encode_frames
+from toolwire.codec.fast_path import encode_events, encode_frames
 from toolwire.codec.framing import FrameFilter, as_data_lines, encode_sse_frame, frame_data, unnamed_frame_data
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -241,14 +241,7 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as chunks."""
-        return b"".join(
-            [
-                encode_deltas(event, self._encode, self._encode_together)
-                if type(event) is PartDeltas
-                else self._encode(event)
-                for event in events
-            ]
-        )
+        return encode_events(events, self._encode, self._encode_together)
 
     def _encode_together(self, event: PartDeltas) -> bytes | None:
         """Encode text deltas of the open part on the fast path; None for others."""

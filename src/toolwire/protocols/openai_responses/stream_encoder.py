@@ -28,7 +28,7 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.response import Stop, Usage
 from toolwire.codec.encoding.sequencer import PartSequencer
-from toolwire.codec.fast_path import encode_deltas
+from toolwire.codec.fast_path import encode_events
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
@@ -80,14 +80,7 @@ class Encoder:
 
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events as SSE events."""
-        return b"".join(
-            [
-                encode_deltas(event, self._encode, self._encode_together)
-                if type(event) is PartDeltas
-                else self._encode(event)
-                for event in events
-            ]
-        )
+        return encode_events(events, self._encode, self._encode_together)
 
     def _encode_together(self, event: PartDeltas) -> bytes | None:
         """Encode text deltas of an open part on the fast path; None for others."""
