@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix clean
+.PHONY: help serve test test-laws test-faults test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ golden: $(READY) ## regenerate the golden files for review
 matrix: $(READY) ## regenerate the support matrix from the golden files
 	$(BIN)/python -m tests.matrix
 
+docs: $(CACHE)/docs/.ready ## build the documentation site into .cache/site, with its links checked
+	$(CACHE)/docs/bin/zensical build --config-file mkdocs.yml --strict
+
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) $(CACHE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -120,6 +123,11 @@ $(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/p
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	cp tests/frameworks/package.json $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
+	@touch $@
+
+$(CACHE)/docs/.ready: tests/documentation/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(CACHE)/servers/.ready: tests/real_servers/requirements.txt

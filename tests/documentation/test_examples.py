@@ -3,7 +3,7 @@
 A `python` block is a program; one that starts with `>>>` is a session whose output is compared. A `console` block is a
 shell session of lines that start with `$ `: the output of each command, including stderr, is compared with the lines
 below it. `...` matches anything. Every block runs in an empty folder, so that it can be copied alone. An `sh` block
-holds make targets. Other blocks are `text` and do not run.
+holds make targets, and a `toml` block a configuration. Other blocks are `text` and do not run.
 """
 
 import doctest
@@ -19,6 +19,7 @@ import pytest
 from tests.support.assertions import non_empty
 from tests.support.deadlines import DEADLINE
 from tests.support.runtime.fork_server import run_forked
+from toolwire.gateway.config import parse_config
 from toolwire.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,7 @@ def blocks(*languages: str) -> dict[str, str]:
 PYTHON = blocks("python")
 CONSOLE = blocks("console")
 SHELL = blocks("sh")
+TOML = blocks("toml")
 
 
 def environment_in(folder: Path) -> dict[str, str]:
@@ -98,6 +100,11 @@ def test_shell_block_names_make_targets(block: str) -> None:
         assert code == 0, output
 
 
+@pytest.mark.parametrize("block", list(TOML.values()), ids=list(TOML))
+def test_toml_block_is_a_valid_configuration(block: str) -> None:
+    parse_config(block, dict.fromkeys(re.findall(r'"env:(\w+)"', block), "a secret of some length"))
+
+
 def test_readme_has_python_and_console_examples() -> None:
     assert (
         {where.partition(":")[0] for where in PYTHON} >= {"README.md"} <= {where.partition(":")[0] for where in CONSOLE}
@@ -106,7 +113,7 @@ def test_readme_has_python_and_console_examples() -> None:
 
 def test_every_code_block_has_a_known_language() -> None:
     fences = sum(len(re.findall(r"^```", document.read_text(encoding="utf-8"), re.MULTILINE)) for document in DOCUMENTS)
-    assert fences == 2 * len(PYTHON | CONSOLE | SHELL | blocks("text"))
+    assert fences == 2 * len(PYTHON | CONSOLE | SHELL | TOML | blocks("text"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))

@@ -1,0 +1,149 @@
+"""The API reference, written from signatures and docstrings: `python -m tests.documentation.api_page`.
+
+The sources are parsed, not imported, so that the page is the same on every Python.
+"""
+
+import ast
+import re
+
+import toolwire
+from tests.documentation.module_index import SOURCES
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "api.md"
+WIDTH = 100
+HEAD = """# API reference
+
+Everything that `import toolwire as tw` offers. Names that are not on this page may change without notice.
+`python -m tests.documentation.api_page` writes this page.
+"""
+SECTIONS = {
+    "Translation": ("translate", "translate_stream", "Translation", "Loss", "check", "model_info"),
+    "Tool-call cycle": (
+        "format_tools",
+        "parse_tool_calls",
+        "format_tool_result",
+        "format_tool_results",
+        "continue_request",
+    ),
+    "Agents": (),  # the rest
+    "Errors": ("ToolwireError", "DecodeError", "LossyTranslationError", "RunFailed", "ToolError"),
+}
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_ARGUMENT = re.compile(r"^ {4}(\w+): ")
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the public names by section."""
+    named = {name for names in SECTIONS.values() for name in names}
+    rest = [name for name in toolwire.__all__ if name not in named]
+    return {title: list(names) or rest for title, names in SECTIONS.items()}
+
+
+def find_definition(name: str) -> _Function | ast.ClassDef:
+    """Return the syntax tree of a public name; the last definition, after those for overloads."""
+    path = SOURCES / (toolwire._MODULES[name].replace(".", "/") + ".py")
+    if not path.exists():
+        path = path.with_suffix("") / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name
+    ]
+    return found[-1]
+
+
+def render_signature(name: str, arguments: ast.arguments, returns: ast.expr | None) -> str:
+    """Render a signature, with a line for each parameter if it is long; `self` is left out."""
+    parameters = render_parameters(arguments)
+    end = "" if returns is None or ast.unparse(returns) == "None" else f" -> {ast.unparse(returns)}"
+    line = f"{name}({', '.join(parameters)}){end}"
+    return line if len(line) <= WIDTH else "\n".join([f"{name}(", *(f"    {part}," for part in parameters), f"){end}"])
+
+
+def render_parameters(arguments: ast.arguments) -> list[str]:
+    """Render each parameter."""
+    plain = arguments.posonlyargs + arguments.args
+    defaults = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    rendered = [
+        render_parameter(argument, default)
+        for argument, default in zip(plain, defaults, strict=True)
+        if argument.arg not in ("self", "cls")
+    ]
+    if arguments.vararg is not None:
+        rendered.append(f"*{render_parameter(arguments.vararg)}")
+    elif arguments.kwonlyargs:
+        rendered.append("*")
+    rendered += map(render_parameter, arguments.kwonlyargs, arguments.kw_defaults)
+    return rendered if arguments.kwarg is None else [*rendered, f"**{render_parameter(arguments.kwarg)}"]
+
+
+def render_parameter(argument: ast.arg, default: ast.expr | None = None) -> str:
+    """Render a parameter with its type and its default."""
+    annotated = argument.arg + ("" if argument.annotation is None else f": {ast.unparse(argument.annotation)}")
+    return annotated if default is None else f"{annotated} = {ast.unparse(default)}"
+
+
+def render_docstring(node: _Function | ast.ClassDef) -> list[str]:
+    """Render a docstring as Markdown, its `Args` as a list."""
+    lines: list[str] = []
+    for line in (ast.get_docstring(node) or "").splitlines():
+        if line == "Args:":
+            continue
+        if (match := _ARGUMENT.match(line)) is not None:
+            lines.append(f"* `{match[1]}`: {line[match.end() :]}")
+        else:
+            lines.append(line.replace("        ", "  ", 1) if line.startswith("        ") else line)
+    return lines
+
+
+def render_class(node: ast.ClassDef) -> list[str]:
+    """Render a class: how it is made, its fields, and its public methods and properties."""
+    functions = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    made = next((part for part in functions if part.name == "__init__"), None)
+    heading = render_signature(node.name, made.args, None) if made is not None else f"class {node.name}"
+    lines = ["```text", heading, "```", "", *render_docstring(node), ""]
+    for field, comment in _fields(node):
+        lines.append(f"* `{field}`" + (f": {comment}" if comment else ""))
+    methods = {part.name: part for part in functions if not part.name.startswith("_")}
+    for name, method in methods.items():
+        summary = (ast.get_docstring(method) or "").split("\n\n", 1)[0].replace("\n", " ")
+        is_property = any("property" in ast.unparse(decorator) for decorator in method.decorator_list)
+        shown = f"{name}: {ast.unparse(method.returns)}" if is_property and method.returns else f"{name}()"
+        lines.append(f"* `{shown}`: {summary}")
+    return [*lines, ""]
+
+
+def _fields(node: ast.ClassDef) -> list[tuple[str, str]]:
+    """Return the annotated public fields of a class, with the docstring below each."""
+    found = []
+    for part, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and not part.target.id.startswith("_"):
+            value = after.value if isinstance(after, ast.Expr) else None
+            is_comment = isinstance(value, ast.Constant) and isinstance(value.value, str)
+            comment = str(value.value) if is_comment and isinstance(value, ast.Constant) else ""
+            default = "" if part.value is None else f" = {ast.unparse(part.value)}"
+            found.append((f"{part.target.id}: {ast.unparse(part.annotation)}{default}", " ".join(comment.split())))
+    return found
+
+
+def render_page() -> str:
+    """Render the page."""
+    lines = [HEAD]
+    for title, names in sections().items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            node = find_definition(name)
+            lines += [f"### `tw.{name}`", ""]
+            if isinstance(node, ast.ClassDef):
+                lines += render_class(node)
+            else:
+                lines += ["```text", render_signature(name, node.args, node.returns), "```", ""]
+                lines += [*render_docstring(node), ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render_page(), encoding="utf-8")

@@ -1,0 +1,42 @@
+"""The documentation site has every page, and its generated pages are current."""
+
+import re
+
+import toolwire
+from tests.documentation import api_page, page_lists
+from tests.documentation.module_index import SOURCES
+from tests.documentation.page_lists import DECISIONS, DOCS, LLMS, navigation
+
+MESSAGES = DOCS / "start" / "troubleshooting.md"
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    decisions = {page for page in pages if page.startswith("decisions/0")}
+    assert sorted(path for _, path in navigation()) == sorted(pages - decisions), "add the page to mkdocs.yml"
+
+
+def test_lists_of_pages_are_current() -> None:
+    command = "run `python -m tests.documentation.page_lists`"
+    assert LLMS.read_text(encoding="utf-8") == page_lists.render_llms(), command
+    assert DECISIONS.read_text(encoding="utf-8") == page_lists.render_decisions(), command
+
+
+def test_api_page_is_current() -> None:
+    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.render_page(), (
+        "run `python -m tests.documentation.api_page`"
+    )
+
+
+def test_api_page_has_every_public_name_once() -> None:
+    assert sorted(name for names in api_page.sections().values() for name in names) == sorted(toolwire.__all__)
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_source() -> None:
+    table = MESSAGES.read_text(encoding="utf-8").partition("## By message")[2]
+    messages = [
+        part for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for part in re.findall("`(.+?)`", row)
+    ]
+    assert len(messages) >= 10
+    source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    assert [message for message in messages if message not in source] == []
