@@ -38,7 +38,7 @@ def title(path: Path) -> str:
     """Return the first heading of a page."""
     heading = _HEADING.search(path.read_text(encoding="utf-8"))
     assert heading is not None, path
-    return heading[1]
+    return str(heading[1])
 
 
 def summary(path: Path) -> str:
