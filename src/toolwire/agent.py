@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Struct, field
@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
-from toolwire.canonical.tools import Sampling, Thinking
 from toolwire.gateway.config import Config
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
@@ -35,8 +34,10 @@ from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.run.events import RunEvent
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
+from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
+from toolwire.runtime.run.output import OutputType
 from toolwire.runtime.run.recorded_run import ImageBudget
-from toolwire.runtime.run.result import Run, RunStream
+from toolwire.runtime.run.result import OutputT_co, Run, RunStream
 from toolwire.runtime.run.state import RunState
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
@@ -45,7 +46,7 @@ from toolwire.runtime.tool import CallDeferred, Tool, ToolContext, ToolOutput, T
 from toolwire.runtime.toolbox import Toolbox
 
 Prompt: TypeAlias = str | Sequence[Text | Media]
-Effort = Literal["minimal", "low", "medium", "high"]
+_TEXT: Any = str
 
 
 class RunMetadata(Struct, frozen=True, kw_only=True):
@@ -55,23 +56,25 @@ class RunMetadata(Struct, frozen=True, kw_only=True):
     model: str
     messages: tuple[Message, ...]
     facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
+    settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
 
 
-class Agent:
+class Agent(Generic[OutputT_co]):
     """A model that calls tools in a loop until it answers or a limit stops it.
 
     Args:
         model: A model name as configured in the gateway, or a `Model`. None uses the default model of the only
             configured provider, or the built-in simulator.
+        fallbacks: Models to try, in order, if the first is not available.
+        output: The type of the answer, `run.output`: a pydantic model, dataclass, TypedDict, msgspec struct, or a list
+            or union of such types. The default is text.
+        output_retries: How often the model may correct an answer that does not match the type.
         tools: Tools and toolsets that the model may call.
         policy: Rules that allow, deny or require approval for tool calls.
         instructions: The system prompt.
         limits: Bounds on turns, tokens and time.
         approver: Decides calls that need approval. Without one, such calls are denied.
         journal: The store, or its path, that records runs so that they can be resumed.
-        thinking: The reasoning effort.
-        max_tokens: The output limit of each response.
-        parallel: Run independent calls of one turn concurrently.
         repair: Repair invalid arguments where the intent is unambiguous.
         code: Let the model write programs that call tools.
         search_above: With more tools than this, offer them through a tool search.
@@ -80,6 +83,8 @@ class Agent:
         description: What the agent does, for agents that call it as a tool.
         config: The gateway configuration. None loads `toolwire.toml` and the environment.
         secrets: Values to redact from recorded runs.
+        settings: `temperature`, `top_p`, `max_tokens`, `stop`, `seed`, `effort`, `tool_choice` and `parallel`. A run
+            can override each of them.
 
     """
 
@@ -87,15 +92,15 @@ class Agent:
         self,
         model: str | Model | None = None,
         *,
+        fallbacks: Sequence[str] = (),
+        output: type[OutputT_co] = _TEXT,
+        output_retries: int = 2,
         tools: Sequence[ToolSource] = (),
         policy: Policy | None = None,
         instructions: str = "",
         limits: RunLimits | None = None,
         approver: Approver | None = None,
         journal: RunStore | Path | str | None = None,
-        thinking: Effort | None = None,
-        max_tokens: int | None = None,
-        parallel: bool = True,
         repair: bool = False,
         code: bool = False,
         search_above: int = 40,
@@ -104,10 +109,12 @@ class Agent:
         description: str = "",
         config: Config | None = None,
         secrets: Sequence[str] = (),
+        **settings: Unpack[ModelSettings],
     ) -> None:
         self.name = name
         self.description = description
         self._model = model
+        self._fallbacks = tuple(fallbacks)
         self._approver = approver
         self._config = config
         self._toolbox = Toolbox(tools)
@@ -118,10 +125,10 @@ class Agent:
             instructions=instructions,
             policy=policy or Policy(),
             limits=limits or RunLimits(),
-            parallel=parallel,
             repair=repair,
-            thinking=_thinking_settings(thinking),
-            sampling=None if max_tokens is None else Sampling(max_tokens=max_tokens),
+            model=merge_settings(settings),
+            output=None if output is str else OutputType(output),
+            output_retries=output_retries,
             redactor=Redactor(secrets),
             deferred_tools=DeferredTools(search_above, always=always_offered),
             code=code,
@@ -136,36 +143,44 @@ class Agent:
         history: Sequence[Message] = (),
         facts: Mapping[str, str] | None = None,
         check: bool = True,
-    ) -> Run:
+        **settings: Unpack[ModelSettings],
+    ) -> Run[OutputT_co]:
         """Run until the model answers or a limit stops the run.
 
-        `history` is the conversation before the prompt. Raises `RunFailed` if the run ends without an answer; with
-        `check=False`, inspect `run.ok` and `run.stopped` instead.
+        `history` is the conversation before the prompt. `settings` override those of the agent. Raises `RunFailed` if
+        the run ends without an answer; with `check=False`, inspect `run.ok` and `run.stopped` instead.
         """
-        return self._run(Run(self.start(prompt, history=history), check=check), facts)
+        merge_settings(settings)
+        return self._run(Run(self.start(prompt, history=history), check=check), facts, settings)
 
     def stream(
-        self, prompt: Prompt, *, history: Sequence[Message] = (), facts: Mapping[str, str] | None = None
-    ) -> RunStream:
+        self,
+        prompt: Prompt,
+        *,
+        history: Sequence[Message] = (),
+        facts: Mapping[str, str] | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> RunStream[OutputT_co]:
         """Start a run like `run`, and return a stream of its events."""
-        run = Run(self.start(prompt, history=history))
-        return RunStream(run, self._events(run, facts))
+        merge_settings(settings)
+        run = Run[OutputT_co](self.start(prompt, history=history))
+        return RunStream(run, self._events(run, facts, settings))
 
-    def resume(self, run: str) -> RunStream:
+    def resume(self, run: str) -> RunStream[OutputT_co]:
         """Resume an interrupted run from the journal; finished steps are not repeated."""
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
         stored = self._runs.find(run)
         metadata = decode_stored(stored.metadata, RunMetadata, f"the run {stored.id}")
-        resumed = Run(RunState(run=stored.id, messages=metadata.messages))
-        return RunStream(resumed, self._events(resumed, resumed=True))
+        resumed = Run[OutputT_co](RunState(run=stored.id, messages=metadata.messages))
+        return RunStream(resumed, self._events(resumed, None, metadata.settings, resumed=True))
 
-    def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
+    def _run(self, run: Run[OutputT_co], facts: Mapping[str, str] | None, settings: ModelSettings) -> Run[OutputT_co]:
         """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
             """Read the run's events to the end."""
-            async for _ in self._events(run, facts):
+            async for _ in self._events(run, facts, settings):
                 pass
 
         if has_running_loop():
@@ -176,15 +191,16 @@ class Agent:
 
     async def _events(
         self,
-        run: Run,
+        run: Run[Any],
         facts: Mapping[str, str] | None = None,
+        settings: ModelSettings | None = None,
         *,
         resumed: bool = False,
         token_limit: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         """Yield the events of a run, and close its resources at the end."""
         state = run.state
-        loop, step_log = await self._open_loop(state, facts, resumed=resumed, token_limit=token_limit)
+        loop, step_log = await self._open_loop(state, facts, settings, resumed=resumed, token_limit=token_limit)
         tracer = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -231,7 +247,7 @@ class Agent:
             raise ToolwireError(f"the run has already ended ({state.stopped})")
         if not state.started_at:
             state.started_at = time.monotonic()
-        loop, step_log = await self._open_loop(state, None, resumed=state.turn > 0)
+        loop, step_log = await self._open_loop(state, resumed=state.turn > 0)
         try:
             if state.pending:
                 async for _ in loop.execute_turn(state):
@@ -251,7 +267,13 @@ class Agent:
                 step_log.end(msgspec.json.encode(run_ended(state)))
 
     async def _open_loop(
-        self, state: RunState, facts: Mapping[str, str] | None, *, resumed: bool, token_limit: int | None = None
+        self,
+        state: RunState,
+        facts: Mapping[str, str] | None = None,
+        overrides: ModelSettings | None = None,
+        *,
+        resumed: bool,
+        token_limit: int | None = None,
     ) -> tuple[Loop, RunStepLog | None]:
         """Create the loop of a run, and its journal entry if the agent has a journal.
 
@@ -262,10 +284,18 @@ class Agent:
         if self._runs is not None and resumed:
             step_log = self._runs.resume(state.run)
         elif self._runs is not None:
-            metadata = RunMetadata(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
+            metadata = RunMetadata(
+                agent=self.name,
+                model=model.name,
+                messages=state.messages,
+                facts=dict(facts or {}),
+                settings=overrides or {},
+            )
             step_log = self._runs.begin(state.run, msgspec.json.encode(metadata))
         steps: StepLog = InMemoryStepLog() if step_log is None else step_log
         settings = self._settings
+        if overrides:
+            settings = replace(settings, model=merge_settings(settings.model, overrides))
         if token_limit is not None:
             lower = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
             settings = replace(settings, limits=replace(settings.limits, tokens=lower))
@@ -277,7 +307,7 @@ class Agent:
             return self._model
         loop = asyncio.get_running_loop()
         if self._open_model is None or self._open_model[0] is not loop:
-            self._open_model = (loop, await open_model(self._model, self._config))
+            self._open_model = (loop, await open_model(self._model, self._config, fallbacks=self._fallbacks))
         return self._open_model[1]
 
     # ---- sub-agents
@@ -294,7 +324,7 @@ class Agent:
             """Run this agent on the task in the arguments, and return its answer as the tool's output."""
             state = self.start(arguments["task"])
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
-            run = Run(state)
+            run = Run[OutputT_co](state)
             resumed = runs is not None and runs.has(state.run)
             async for _ in self._events(run, resumed=resumed, token_limit=context.remaining_tokens):
                 pass
@@ -358,8 +388,3 @@ def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:
         coroutine.close()
         raise ToolwireError("an event loop is running: use `await agent.aclose()`")
     run_sync(coroutine)
-
-
-def _thinking_settings(effort: Effort | None) -> Thinking | None:
-    """Return the thinking settings for an effort level; None without one."""
-    return None if effort is None else Thinking(enabled=True, effort=effort)

@@ -54,7 +54,7 @@ def work(protocol: str, folder: Path) -> tuple[Any, list[CallRecord], dict[str, 
             tools=[write, read],
             policy=Policy(allow=["write"]),
             instructions="You keep files.",
-            thinking="low",
+            effort="low",
             config=config,
         ) as agent:
             run = agent.run("Write three files.")

@@ -126,7 +126,7 @@ def build_agent(
         limits=RunLimits(turns=job.max_turns),
         approver=approver,
         journal=runs,
-        thinking=job.thinking,
+        effort=job.thinking,
         code=job.code,
         name="ask",
         config=config,

@@ -6,20 +6,21 @@ Routing, retries, failover and errors are the same as for HTTP clients.
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import Event, ResponseFailed
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.interface import ResponseContext, Target
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
-from toolwire.gateway.exchange.backend_facts import look_up_backend
+from toolwire.gateway.exchange.backend_facts import known_backend, look_up_backend
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver, ExchangeServices
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
@@ -35,6 +36,7 @@ from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
+from toolwire.translation.output_format import enforces_output_format
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
 
@@ -43,14 +45,14 @@ class GatewayModel:
     """A runtime model that sends its requests through the gateway's dispatcher."""
 
     def __init__(
-        self, dispatcher: Dispatcher, router: Router, name: str, exit_stack: contextlib.AsyncExitStack
+        self, dispatcher: Dispatcher, route_match: RouteMatch, name: str, exit_stack: contextlib.AsyncExitStack
     ) -> None:
-        """Route `name`; an empty name selects the default model."""
+        """Send requests to the backends of `route_match`. Without a name, the model has that of the first backend."""
         self.losses: list[Loss] = []
         """Losses of the last request that was encoded."""
 
         self._dispatcher = dispatcher
-        self._route_match = router.route(name)
+        self._route_match = route_match
         backend = self._route_match.backends[0]
         self.search = native_search(backend.provider.protocol, backend.model or "")
         """The provider's own tool search; None if it has none."""
@@ -75,6 +77,13 @@ class GatewayModel:
                 if type(event) is ResponseFailed:
                     raise ModelFailed(event.error)
                 yield event
+
+    def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
+        """Return whether the first backend enforces the format, beside tools if there are any."""
+        backend = self._route_match.backends[0]
+        facts = known_backend(self._dispatcher.services, backend, Request(origin=""))
+        target = Target(model=backend.model, realm=backend.provider.name, **facts)
+        return enforces_output_format(PROTOCOLS[backend.provider.protocol], target, output, has_tools=has_tools)
 
     async def close(self) -> None:
         """Close the dispatcher and the embedded simulator."""
@@ -139,9 +148,13 @@ class _RuntimeRequest:
 
 
 async def open_model(
-    name: str | None, config: Config | None = None, environment: Mapping[str, str] = os.environ
+    name: str | None,
+    config: Config | None = None,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    fallbacks: Sequence[str] = (),
 ) -> GatewayModel:
-    """Open the model with this name.
+    """Open the model with this name, and the models to use in turn where it is not available.
 
     Without a name, the default model of the only provider is used. Without any provider, the built-in simulator
     answers.
@@ -153,7 +166,10 @@ async def open_model(
         resources.enter_context(simulator_socket)
     try:
         router = Router(providers, config.routes)
-        protocols = {backend.provider.protocol for backend in router.route(name or "").backends}
+        route_match = router.route(name or "")
+        fallback_backends = [backend for fallback in fallbacks for backend in router.route(fallback).backends]
+        route_match = replace(route_match, backends=(*route_match.backends, *fallback_backends))
+        protocols = {backend.provider.protocol for backend in route_match.backends}
         await resources.enter_async_context(embedded_simulator(simulator_socket, config.simulator, protocols))
         conversation_state = ConversationState(
             open_store(config.state, environment), config.limits.streams, config.limits.answer
@@ -162,7 +178,7 @@ async def open_model(
         dispatcher = Dispatcher(
             router, Transport(), config.limits, [], conversation_state, redactor=redactor, models=config.models
         )
-        return GatewayModel(dispatcher, router, name or "", resources)
+        return GatewayModel(dispatcher, route_match, name or "", resources)
     except RouteNotFound:
         await resources.aclose()
         raise

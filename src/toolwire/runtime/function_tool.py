@@ -21,6 +21,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
 from toolwire.runtime.tool import Annotations, Arguments, Locus, RateLimit, Tool, ToolContext, ToolError
+from toolwire.runtime.type_schema import convert_value, schema_of
 
 _SPHINX_PARAMETER = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?\*{0,2}(?P<name>\w+):\s*(?P<text>.*)$")
 _GOOGLE_PARAMETER = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
@@ -98,8 +99,6 @@ class _DocstringParser:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS_ATTRIBUTE = "__toolwire_tool__"
-_REF_TEMPLATE = "#/$defs/{name}"
-_SCALAR_TYPES = (str, int, float, bool)
 
 
 class InvalidToolFunction(ToolwireError):
@@ -171,7 +170,7 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     docstring = parse_docstring(inspect.getdoc(function) or "")
     output_schema = options.output_schema
     if output_schema is not None and not isinstance(output_schema, dict):
-        output_schema = _schema_of(output_schema, {})
+        output_schema = schema_of(output_schema, {})
     return Tool(
         name=name,
         description=options.description or docstring.summary,
@@ -216,7 +215,7 @@ class _Signature:
         definitions: dict[str, Any] = {}
         properties: dict[str, Any] = {}
         for parameter in self.parameters:
-            property_schema = dict(_schema_of(parameter.annotation, definitions))
+            property_schema = dict(schema_of(parameter.annotation, definitions))
             description = _annotated_description(parameter.annotation) or descriptions.get(parameter.name)
             if description is not None:
                 property_schema.setdefault("description", description)
@@ -235,7 +234,7 @@ class _Signature:
         """Convert JSON arguments to the annotated types of the parameters."""
         annotations = {parameter.name: parameter.annotation for parameter in self.parameters}
         return {
-            name: _convert_value(value, annotations[name], name)
+            name: _convert_argument(value, annotations[name], name)
             for name, value in arguments.items()
             if name in annotations
         }
@@ -297,47 +296,9 @@ def _annotated_description(annotation: Any) -> str | None:
     return next((value for value in metadata if isinstance(value, str)), None)
 
 
-def _schema_of(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Build the JSON Schema of a type, and add the types that it refers to to `definitions`."""
-    if annotation is Any:
-        return {}
+def _convert_argument(value: Any, annotation: Any, name: str) -> Any:
+    """Convert one argument to its annotated type."""
     try:
-        if _uses_pydantic(annotation):
-            pydantic_schema: dict[str, Any] = _type_adapter(annotation).json_schema(ref_template="#/$defs/{model}")
-            definitions.update(pydantic_schema.pop("$defs", {}))
-            return pydantic_schema
-        (schema,), components = msgspec.json.schema_components([annotation], ref_template=_REF_TEMPLATE)
-        definitions.update(components)
-    except TypeError as error:
-        raise InvalidToolFunction(f"no JSON Schema for type {annotation!r}: {error}") from None
-    return schema
-
-
-def _convert_value(value: Any, annotation: Any, name: str) -> Any:
-    """Convert one JSON value to its annotated type."""
-    if annotation is Any:
-        return value
-    try:
-        return (
-            _type_adapter(annotation).validate_python(value)
-            if _uses_pydantic(annotation)
-            else msgspec.convert(value, annotation)
-        )
+        return convert_value(value, annotation)
     except ValueError as error:
         raise ToolError(f"/{name}: {error}", "schema") from None
-
-
-def _uses_pydantic(annotation: Any) -> bool:
-    """Return True if the type, or a type inside it, is pydantic's."""
-    if annotation in _SCALAR_TYPES:
-        return False
-    if hasattr(annotation, "model_json_schema") or hasattr(annotation, "__pydantic_fields__"):
-        return True
-    return any(_uses_pydantic(arg) or type(arg).__module__.startswith("pydantic") for arg in get_args(annotation))
-
-
-def _type_adapter(annotation: Any) -> Any:
-    """Return pydantic's `TypeAdapter` for a type, built once."""
-    from pydantic import TypeAdapter  # noqa: PLC0415 - installed if pydantic types are used
-
-    return TypeAdapter(annotation)

@@ -47,6 +47,27 @@ def test_calls_of_an_incomplete_response_never_run(reason: StopReason, stopped: 
     assert run.reason
 
 
+def test_answer_continues_after_the_output_limit_of_the_model() -> None:
+    cut = model_turn(Text(text="once upon "), stop="max_tokens")
+    model = ScriptedModel(cut, text_turn("a time"))
+    run = Agent(model).run("Tell me a tale.")
+    assert (run.text, run.stopped) == ("once upon a time", "finished")
+    assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "user"]
+
+
+def test_continuations_are_limited() -> None:
+    cut = model_turn(Text(text="and "), stop="max_tokens")
+    model = ScriptedModel(*[cut] * 9)
+    run = Agent(model, limits=RunLimits(continuations=2)).run("Tell me a tale.", check=False)
+    assert (run.text, run.stopped, len(model.requests)) == ("and and and ", "length", 3)
+
+
+def test_output_limit_of_the_user_stops_the_run() -> None:
+    model = ScriptedModel(model_turn(Text(text="once"), stop="max_tokens"))
+    run = Agent(model, max_tokens=10).run("Tell me a tale.", check=False)
+    assert (run.text, run.stopped, len(model.requests)) == ("once", "length", 1)
+
+
 def test_turn_limit_stops_the_run() -> None:
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run("go", check=False)

@@ -19,7 +19,9 @@ from toolwire.codec.hosts.profile import (
     ErrorFacts,
     ErrorTemplate,
     FieldFacts,
+    FormatRule,
     HostProfile,
+    OutputFacts,
     ReasoningFacts,
     Recognition,
     ThinkingFacts,
@@ -107,6 +109,7 @@ NATIVE = HostProfile(
     pass_through=True,
     thinking=ThinkingFacts(efforts=(EffortRule(words=_LEVELS),), switch=ThinkingSwitch(field="think")),
     tools=replace(TOOLS, max_count=None, bare_functions=True),
+    output=OutputFacts(formats=(FormatRule(with_tools=False),)),
     fields=FieldFacts(unknown="ignored"),
     errors=ErrorFacts(
         body='{"error":"$message"}',
@@ -117,6 +120,7 @@ NATIVE = HostProfile(
         },
     ),
     sources={
+        "output": unverified("the grammar of `format` excludes tool calls"),
         "thinking": reported("charmbracelet/crush#2623", note="levels for gpt-oss only; /api/show tells"),
         "tools": read_in_source("ollama/ollama"),
         "fields": read_in_source("ollama/ollama"),

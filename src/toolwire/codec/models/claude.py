@@ -52,6 +52,7 @@ def claude_info(model: str) -> ModelInfo:
         sampling=generation < (4, 7),
         vision=True,
         tools=True,
+        structured_output="never" if refuses_strict(model) else "always",
     )
 
 

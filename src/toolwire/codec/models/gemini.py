@@ -26,11 +26,15 @@ def gemini_info(model: str) -> ModelInfo:
     if generation >= (3, 0):
         # The greatest output limits are those in the model data of litellm; those of later generations are not known.
         output = 65_536 if generation < (4, 0) else None
-        return ModelInfo(output=output, thinking="always", adaptive=True, budget=(), sampling=True)
+        return ModelInfo(
+            output=output, thinking="always", adaptive=True, budget=(), sampling=True, structured_output="always"
+        )
     if _OTHER_MEDIA.search(model):
         return ModelInfo(efforts=())
     if generation < (2, 5):
-        return ModelInfo(output=8192, thinking="never", efforts=(), budget=(), sampling=True)
+        return ModelInfo(
+            output=8192, thinking="never", efforts=(), budget=(), sampling=True, structured_output="without_tools"
+        )
     is_pro, is_lite = "2.5-pro" in model, "flash-lite" in model
     return ModelInfo(
         context=1_048_576,
@@ -42,6 +46,7 @@ def gemini_info(model: str) -> ModelInfo:
         sampling=True,
         vision=True,
         tools=True,
+        structured_output="without_tools",
     )
 
 

@@ -44,6 +44,7 @@ class ModelInfo(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     vision: bool | None = None  # accepts images
     audio: bool | None = None  # accepts audio
     tools: bool | None = None  # can call tools
+    structured_output: Literal["never", "without_tools", "always"] | None = None  # enforces a schema for its answer
     prices: Prices | None = None
 
 

@@ -15,6 +15,7 @@ StopCause = Literal[
     "time",
     "tokens",
     "repetition",
+    "output",
     "length",
     "filtered",
     "refused",
@@ -22,8 +23,8 @@ StopCause = Literal[
     "cancelled",
     "failed",
 ]
-"""Why a run ended: a complete answer, a limit, the model's length limit, filter or refusal, a pending approval,
-cancellation, or a failure."""
+"""Why a run ended: a complete answer, a limit, an answer that does not match the output type, the model's length limit,
+filter or refusal, a pending approval, cancellation, or a failure."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):

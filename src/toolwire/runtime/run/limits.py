@@ -20,6 +20,8 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """Input and output tokens, including those of sub-agents; estimated if the provider reports none."""
     repeats: int = 3
     """Repetitions of the same calls, or of a cycle of turns, before the run stops."""
+    continuations: int = 3
+    """Responses to continue after the model's own output limit; a limit set by `max_tokens` ends the run."""
     parallel: int = 8
     """Concurrent tool calls."""
     history: int | None = None

@@ -19,10 +19,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall
+from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, add_usage, tokens_used, usage_counts
-from toolwire.canonical.tools import Sampling, Thinking, ToolChoice
+from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import decode_stored
@@ -45,11 +46,19 @@ from toolwire.runtime.run.events import (
 )
 from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
+from toolwire.runtime.run.model_settings import (
+    ModelSettings,
+    require_tool,
+    sampling_of,
+    thinking_of,
+    tool_choice_of,
+)
+from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput, OutputType
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
 from toolwire.runtime.search.deferred_tools import DeferredTools, is_denied
-from toolwire.runtime.tool import Arguments, ToolCatalog, ToolOutput
+from toolwire.runtime.tool import Arguments, Tool, ToolCatalog, ToolOutput
 from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -68,6 +77,7 @@ _INCOMPLETE_STOPS: dict[StopReason, tuple[StopCause, str]] = {
 
 _CONTINUING_STOPS = frozenset({"paused", "continuation"})
 """Stop reasons after which the model continues its turn, such as Anthropic's `pause_turn`."""
+_CONTINUE_PROMPT = "Your answer was cut off by the output limit. Continue it exactly where it stopped."
 _MAX_CYCLE_LENGTH = 8
 """Maximum turns in a cycle that repetition detection recognizes."""
 
@@ -78,12 +88,14 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     policy: Policy = Policy()
     limits: RunLimits = RunLimits()
-    parallel: bool = True
-    """Run the calls of a turn concurrently."""
     repair: bool = False
     """Repair almost valid arguments."""
-    thinking: Thinking | None = None
-    sampling: Sampling | None = None
+    model: ModelSettings = field(default_factory=ModelSettings)
+    """Settings of the model requests."""
+    output: OutputType | None = None
+    """The type of the answer; None for text."""
+    output_retries: int = 2
+    """How often the model may correct an answer that does not match the output type."""
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     deferred_tools: DeferredTools = field(default_factory=DeferredTools)
     """Selects the tools that the model must search for."""
@@ -112,6 +124,8 @@ class Loop:
         self._clock = clock
         self._catalog = ToolCatalog({})
         self._declarations: tuple[Declared, ...] = ()
+        self._response_format: OutputFormat | None = None
+        self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
         self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
@@ -210,6 +224,23 @@ class Loop:
         native_search = getattr(self._model, "search", None)
         selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
         self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
+        self._declare_output()
+
+    def _declare_output(self) -> None:
+        """Set how this turn's request asks for the output type: by a response format, or by the tool for answers."""
+        output = self._settings.output
+        if output is None:
+            return
+        accepts_format = getattr(self._model, "accepts_output_format", None)
+        response_format = output.response_format()
+        if accepts_format is None or accepts_format(response_format, has_tools=bool(self._declarations)):
+            self._response_format = response_format
+            return
+        if OUTPUT_TOOL in self._catalog.tools:
+            raise ToolwireError(f"a tool of an agent with an output type can't have the name {OUTPUT_TOOL!r}")
+        self._output_tools = {OUTPUT_TOOL: output.tool()}
+        self._catalog = replace(self._catalog, tools={**self._catalog.tools, **self._output_tools})
+        self._declarations += tuple(tool.declaration() for tool in self._output_tools.values())
 
     async def close(self) -> None:
         """Stop the code sandbox, if one was started."""
@@ -228,30 +259,87 @@ class Loop:
             messages=messages,
             system=(Text(text=settings.instructions),) if settings.instructions else None,
             tools=self._declarations or None,
-            tool_choice=None if settings.parallel or not self._declarations else ToolChoice(parallel=False),
-            thinking=settings.thinking,
-            sampling=settings.sampling,
+            tool_choice=self._tool_choice(state),
+            thinking=thinking_of(settings.model),
+            sampling=sampling_of(settings.model),
+            output=self._response_format,
             stream=True,
             include_usage=True,
         )
         return request, omitted_count
+
+    def _tool_choice(self, state: RunState) -> ToolChoice | None:
+        """Return the tool choice of this turn."""
+        choice = tool_choice_of(self._settings.model, tuple(self._catalog.tools), is_first_turn=state.turn == 1)
+        return require_tool(choice) if OUTPUT_TOOL in self._output_tools else choice
 
     def _apply_response(self, state: RunState, response: Response, stop_reason: StopReason) -> Iterator[RunEvent]:
         """Add a response to the state: its calls become pending, or the run stops."""
         calls = self._add_messages(state, response)
         if response.error is not None:
             raise ModelFailed(response.error)
+        if stop_reason == "max_tokens" and not calls and self._continue_answer(state):
+            return
         if stop_reason in _INCOMPLETE_STOPS:
             state.stopped, state.reason = _INCOMPLETE_STOPS[stop_reason]
             return
         policy = self._settings.policy.with_rules(*state.rules)
         for id, call in with_unique_ids(state.turn, [call for call in calls if call.executor == "client"]):
-            pending = admit_call(call, id, self._catalog, policy, repair=self._settings.repair)
+            # The policy is about effects, and an answer has none.
+            applied = Policy() if call.name in self._output_tools else policy
+            pending = admit_call(call, id, self._catalog, applied, repair=self._settings.repair)
             state.pending.append(pending)
             yield _proposed_event(pending)
         if not state.pending and stop_reason not in _CONTINUING_STOPS:
-            state.stopped = "finished"
+            self._finish(state)
         state.call_count += len(state.pending)
+
+    def _continue_answer(self, state: RunState) -> bool:
+        """Ask the model to continue an answer that reached its own output limit; return False if that is not possible.
+
+        A limit that the user set stops the run instead.
+        """
+        is_limited = self._settings.model.get("max_tokens") is not None
+        if is_limited or not state.text or state.continuations >= self._settings.limits.continuations:
+            return False
+        state.continuations += 1
+        state.text_before = state.text
+        state.messages += (Message(role="user", parts=(Text(text=_CONTINUE_PROMPT),)),)
+        return True
+
+    def _finish(self, state: RunState) -> None:
+        """Stop the run with the text of the last response as its answer, or ask the model to correct it."""
+        if (error := self._set_output(state, state.text)) is not None and state.stopped is None:
+            instruction = (
+                f"Call {OUTPUT_TOOL} with it." if self._output_tools else "Answer with the corrected JSON only."
+            )
+            text = f"The answer does not match the required type: {error}\n{instruction}"
+            state.messages += (Message(role="user", parts=(Text(text=text),)),)
+
+    def _take_output(self, state: RunState, pending: PendingCall, outcome: CallOutcome) -> None:
+        """Stop the run with the answer in a call of the tool for answers, if that was accepted."""
+        if outcome.result.status == "ok":
+            state.text = pending.arguments_text
+            self._set_output(state, state.text)
+        else:
+            self._count_output_error(state, outcome.record.summary)
+
+    def _count_output_error(self, state: RunState, error: str) -> None:
+        """Count an invalid answer, and stop the run if there are too many."""
+        state.output_errors += 1
+        if state.output_errors > self._settings.output_retries:
+            state.stopped, state.reason = "output", f"the answer does not match the output type: {error}"
+
+    def _set_output(self, state: RunState, text: str) -> str | None:
+        """Stop the run with an answer; if it is invalid, count and return the error."""
+        output = self._settings.output
+        try:
+            state.output = text if output is None else output.parse(text)
+        except InvalidOutput as error:
+            self._count_output_error(state, str(error))
+            return str(error)
+        state.stopped = "finished"
+        return None
 
     def _add_messages(self, state: RunState, response: Response) -> list[ToolCall]:
         """Add messages, text and usage of a response to the state, and return its tool calls."""
@@ -260,7 +348,8 @@ class Loop:
         state.messages += messages
         state.usage = add_usage(state.usage, usage_counts(response.usage))
         parts = [part for message in messages for part in message.parts]
-        state.text = "".join(part.text for part in parts if isinstance(part, Text))
+        state.text = state.text_before + "".join(part.text for part in parts if isinstance(part, Text))
+        state.text_before = ""
         return [part for part in parts if isinstance(part, ToolCall)]
 
     def _detect_repetition(self, state: RunState) -> str | None:
@@ -347,13 +436,16 @@ class Loop:
         state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
         for outcome in outcomes:
             state.usage = add_usage(state.usage, outcome.usage)
-        state.pending = []
+        calls, state.pending = state.pending, []
+        for pending, outcome in zip(calls, outcomes, strict=True):
+            if pending.call.name in self._output_tools and state.stopped is None:
+                self._take_output(state, pending, outcome)
 
     async def _execute_batch(self, executor: Executor, state: RunState) -> list[CallOutcome | None] | None:
         """Execute the pending calls, and return their outcomes; None if the time limit is reached first."""
         try:
             async with asyncio.timeout(self._remaining_seconds(state)):
-                if self._settings.parallel:
+                if self._settings.model.get("parallel", True):
                     return await executor.execute_batch(str(state.turn), state.pending)
                 return [await executor.execute_model_call(str(state.turn), pending) for pending in state.pending]
         except TimeoutError:

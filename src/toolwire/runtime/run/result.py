@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ToolwireError
@@ -12,8 +12,17 @@ from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEven
 from toolwire.runtime.run.loop import run_ended
 from toolwire.runtime.run.state import RunState
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
+else:
+    from typing import TypeVar
+
+    OutputT_co = TypeVar("OutputT_co", covariant=True)
+
 _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
-    {"failed", "steps", "time", "tokens", "repetition", "length", "filtered"}
+    {"failed", "steps", "time", "tokens", "repetition", "output", "length", "filtered"}
 )
 """Stop causes without a complete answer. A refusal is an answer of the model, so it is not among them."""
 
@@ -21,13 +30,13 @@ _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
 class RunFailed(ToolwireError):
     """A provider error or a limit stopped `run` before its answer was complete."""
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Run[Any]") -> None:
         outcome = "failed" if run.stopped == "failed" else f"stopped ({run.stopped})"
         super().__init__(f"run {run.id} {outcome}: {run.reason}")
         self.run = run
 
 
-class Run:
+class Run(Generic[OutputT_co]):
     """The result of a run. In asynchronous code, await it first."""
 
     def __init__(self, state: RunState, *, check: bool = False) -> None:
@@ -37,13 +46,13 @@ class Run:
         self._task: Awaitable[None] | None = None
         self.calls: list[CallRecord] = []
 
-    def __await__(self) -> Generator[Any, None, "Run"]:
+    def __await__(self) -> Generator[Any, None, "Run[OutputT_co]"]:
         """Wait for the end of the run, and return the run."""
         if self._task is not None:
             yield from self._task.__await__()
         return self.check_outcome()
 
-    def check_outcome(self) -> "Run":
+    def check_outcome(self) -> "Run[OutputT_co]":
         """Return the run; raise `RunFailed` if it failed and was started with `check`."""
         if self._check:
             self.raise_for_failure()
@@ -73,6 +82,13 @@ class Run:
     def text(self) -> str:
         """Text of the last response."""
         return self._result.text
+
+    @property
+    def output(self) -> OutputT_co:
+        """The answer: a value of the agent's output type, or the text; raise `RunFailed` if there is none."""
+        if self.stopped != "finished":
+            raise RunFailed(self)
+        return cast("OutputT_co", self._state.output)
 
     @property
     def stopped(self) -> StopCause:
@@ -126,10 +142,10 @@ class Run:
         return self._end_event
 
 
-class RunStream:
+class RunStream(Generic[OutputT_co]):
     """The events of a run, for `for` or `async for`. Afterward, `run` holds the result."""
 
-    def __init__(self, run: Run, events: AsyncIterator[RunEvent]) -> None:
+    def __init__(self, run: Run[OutputT_co], events: AsyncIterator[RunEvent]) -> None:
         self.run = run
         self._events = events
 

@@ -177,6 +177,14 @@ class RunState(Struct, kw_only=True):
     pending: list[PendingCall] = field(default_factory=list)
     text: str = ""
     """Text of the last response."""
+    text_before: str = ""
+    """Text of earlier responses that the last one continues."""
+    continuations: int = 0
+    """Responses that were continued after the model's output limit."""
+    output: Any = None
+    """The answer as a value of the agent's output type."""
+    output_errors: int = 0
+    """Answers that did not match the output type."""
     usage: Usage | None = None
     call_count: int = 0
     rules: tuple[Rule, ...] = ()
