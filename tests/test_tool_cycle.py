@@ -11,6 +11,7 @@ from tests.support.bodies.minimal import (
     chat_assistant,
     chat_call,
     chat_response,
+    chat_tool,
     request_with_tools,
     response_body,
     response_stream,
@@ -218,3 +219,31 @@ def test_strict_parsing_accepts_a_complete_call(protocol: str) -> None:
 
 def test_runtime_uses_the_same_incomplete_stops() -> None:
     assert _INCOMPLETE_STOPS.keys() == INCOMPLETE_STOPS
+
+
+DOTTED_TOOLS = [
+    {"name": "uber.ride", "parameters": {"type": "dict", "properties": {"loc": {"type": "float"}}}},
+    {"name": "uber_ride", "parameters": {"type": "object", "properties": {}}},
+]
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
+def test_names_that_a_protocol_does_not_allow_come_back(protocol: str) -> None:
+    tools = toolwire.format_tools(DOTTED_TOOLS, protocol)
+    request = request_with_tools(protocol, {}) | {"tools": tools}
+    assert_accepted(protocol, request)
+    schemas = declared_schemas(protocol, request)
+    sent = next(iter(tools.names), "uber.ride")
+    assert schemas.keys() == {sent, "uber_ride"}
+    assert schemas[sent]["type"] == "object"
+    assert schemas[sent]["properties"]["loc"]["type"] == "number"
+    body = json.dumps(response_body(protocol, "", ("call_1", "Paris"))).replace("get_weather", sent)
+    (call,) = toolwire.parse_tool_calls(body.encode(), protocol, tools=DOTTED_TOOLS)
+    assert call["name"] == "uber.ride"
+    assert [loss.path for loss in tools.losses if loss.path == "/0/name"] == ["/0/name"] * len(tools.names)
+
+
+def test_losses_of_tools_point_into_the_tools() -> None:
+    tools = toolwire.format_tools([*DOTTED_TOOLS, chat_tool("a.b")], "anthropic")
+    assert list(tools.names.values()) == ["uber.ride", "a.b"]
+    assert {loss.path for loss in tools.losses} == {"/0/name", "/0/parameters", "/2/function/name"}

@@ -4,14 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, Text, ToolCall, ToolResult
-from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.errors import DecodeError, Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import INCOMPLETE_STOPS, Response
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolGroup
-from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup
+from toolwire.codec.interface import ResponseContext, ResponseMapping, Route, Target
+from toolwire.codec.losses import LossReport
 from toolwire.codec.sensitive_data import check_schemas
 from toolwire.codec.validation import Finding
 from toolwire.codec.wire.reader import validate_json
@@ -31,14 +34,81 @@ _TOOL_STOP_REASONS = {
 }
 """Stop reasons that announce tool calls, for protocols that have such a stop reason."""
 
+_PYTHON_TYPES = {
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+    "float": "number",
+    "int": "integer",
+    "bool": "boolean",
+    "str": "string",
+}
+"""JSON Schema's types, by the names that schemas written for Python use instead."""
+
 _TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 
-def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
-    """Return the protocol's wire form of tools, given as canonical tools or as a Chat Completions list."""
-    encoded = get_codec(protocol).encode_request(_decode_tools(tools), Target()).to_bytes()
-    declarations = json.loads(encoded).get("tools", [])
-    return declarations if isinstance(declarations, list) else []
+class FormattedTools(list[Any]):
+    """Tool declarations in a protocol's format: a list, ready for the request, with what changed."""
+
+    def __init__(self, declarations: list[Any], names: dict[str, str], losses: list[Loss]) -> None:
+        super().__init__(declarations)
+        self.names = names
+        """The tools' own names, by the names sent instead; pass `tools` to `parse_tool_calls` to get them back."""
+
+        self.losses = losses
+        """What the protocol can't express, with JSON pointers into the tools."""
+
+
+def format_tools(tools: Sequence[Any], protocol: str) -> FormattedTools:
+    """Return the protocol's wire form of tools, given as canonical tools or as a Chat Completions list.
+
+    The result is a list with the attributes `names` and `losses`. A name that the protocol does not allow, such as
+    `uber.ride`, is replaced.
+    """
+    request, report = _decode_tools(tools), LossReport()
+    request = replace(
+        request, tools=tuple(_with_json_types(tool, i, report) for i, tool in enumerate(request.tools or ()))
+    )
+    encoded = get_codec(protocol).encode_request(request, Target())
+    report.include(encoded.report)
+    declarations = json.loads(encoded.to_bytes()).get("tools", [])
+    losses = report.resolve(request, get_codec("openai-chat").wire_names)
+    names = {sent: original.name for sent, original in encoded.mapping.tools.items() if sent != original.name}
+    return FormattedTools(
+        declarations if isinstance(declarations, list) else [],
+        names,
+        [_within_tools(loss, tools) for loss in losses if loss.path.startswith("/tools/")],
+    )
+
+
+def _with_json_types(tool: Tool, index: int, report: LossReport) -> Tool:
+    """Return a function whose schema names JSON Schema's types in place of Python's, such as `dict`."""
+    if not isinstance(tool, FunctionTool) or tool.parameters is None:
+        return tool
+    schema = msgspec.json.decode(tool.parameters)
+    renamed, nodes = set[str](), [schema]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        name = node.get("type") if isinstance(node, dict) else None
+        if isinstance(name, str) and name in _PYTHON_TYPES:
+            renamed.add(name)
+            node["type"] = _PYTHON_TYPES[name]
+    if not renamed:
+        return tool
+    types = ", ".join(f"{name} is written as {_PYTHON_TYPES[name]}" for name in sorted(renamed))
+    report.approximated(("tools", index), "parameters", f"Python's names of types: {types}", severity="info")
+    return replace(tool, parameters=Raw(msgspec.json.encode(schema)))
+
+
+def _within_tools(loss: Loss, tools: Sequence[Any]) -> Loss:
+    """Return the loss with a path into the list of tools, instead of the request that declares them."""
+    path = loss.path.removeprefix("/tools")
+    index, _, rest = path[1:].partition("/")
+    if index.isdigit() and int(index) < len(tools) and _is_bare_function(tools[int(index)]):
+        path = f"/{index}/{rest.removeprefix('function/')}"
+    return replace(loss, path=path)
 
 
 def _decode_tools(tools: Sequence[Any]) -> Request:
@@ -46,13 +116,14 @@ def _decode_tools(tools: Sequence[Any]) -> Request:
     if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
         return Request(origin="", tools=tuple(tools))
     reader = get_codec("openai-chat")
-    body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
-    return reader.decode_request(body_bytes(body, reader.name), Route())
+    declarations = [{"type": "function", "function": tool} if _is_bare_function(tool) else tool for tool in tools]
+    request = reader.decode_request(body_bytes({"messages": [], "tools": declarations}, reader.name), Route())
+    return replace(request, origin="")  # tools that nobody sent over Chat are checked for Chat, too
 
 
-def _chat_tool(tool: Any) -> Any:
-    """Return a bare function declaration as a Chat Completions tool; other values are unchanged."""
-    return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
+def _is_bare_function(tool: Any) -> bool:
+    """Return whether a tool is a function declaration without the wrapper of Chat Completions."""
+    return not (isinstance(tool, Mapping) and "type" in tool) and not isinstance(tool, _TOOL_TYPES)
 
 
 def parse_tool_calls(
@@ -70,11 +141,17 @@ def parse_tool_calls(
     length limit or a filter: its arguments may be truncated even if they parse. With `strict`, the model must also have
     stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
 
-    With `tool_call_parser`, calls that the model wrote as text are returned as well, if `tools` (in any form that
-    `format_tools` takes) declares them: `auto` knows all dialects; or the name of one.
+    With `tools`, in any form that `format_tools` takes, calls have the tools' own names, also where `format_tools`
+    replaced them.
+
+    With `tool_call_parser`, calls that the model wrote as text are returned as well, if `tools` declares them: `auto`
+    knows all dialects; or the name of one.
     """
+    request = _decode_tools(tools) if tools else None
+    encoded = None if request is None else get_codec(protocol).encode_request(request, Target())
     context = ResponseContext(
-        request=_decode_tools(tools) if tools else None,
+        request=request,
+        mapping=ResponseMapping() if encoded is None else encoded.mapping,
         text_recovery=text_recovery(tool_call_parser, reasoning_parser, None),
     )
     decoded = adapt_response(_decode_response(response, protocol), get_codec(protocol), None, context)
