@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolwire.agent import Agent
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
+    from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.policy import Policy
     from toolwire.runtime.run.limits import RunLimits
@@ -38,11 +39,13 @@ __all__ = [
     "ToolError",
     "ToolwireError",
     "Translation",
+    "async_http_client",
     "check",
     "continue_request",
     "format_tool_result",
     "format_tool_results",
     "format_tools",
+    "http_client",
     "model_info",
     "parse_tool_calls",
     "tool",
@@ -63,11 +66,13 @@ _MODULES = {
     "ToolError": "runtime.tool",
     "ToolwireError": "canonical.errors",
     "Translation": "translation.body",
+    "async_http_client": "gateway.http_client",
     "check": "tool_cycle",
     "continue_request": "tool_cycle",
     "format_tool_result": "tool_cycle",
     "format_tool_results": "tool_cycle",
     "format_tools": "tool_cycle",
+    "http_client": "gateway.http_client",
     "model_info": "upstream.models.lookup",
     "parse_tool_calls": "tool_cycle",
     "tool": "runtime.function_tool",

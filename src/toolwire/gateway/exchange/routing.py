@@ -128,6 +128,18 @@ class Router:
         return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start the gateway with --model"
 
 
+class FixedRouter(Router):
+    """Routes every model name to the same backends."""
+
+    def __init__(self, router: Router, match: RouteMatch) -> None:
+        super().__init__(router.providers, router.routes)
+        self._match = match
+
+    def route(self, model: str | None) -> RouteMatch:
+        """Return the fixed match, whatever the model."""
+        return self._match
+
+
 def _serves_model(provider: Provider, model: str) -> bool:
     """Return whether one of the provider's `models` patterns matches."""
     return any(fnmatchcase(model, pattern) for pattern in provider.models)

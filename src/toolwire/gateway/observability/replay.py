@@ -7,7 +7,7 @@ from typing import Any
 from toolwire.gateway.config import Config, RouteSection, configured_secrets
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
+from toolwire.gateway.exchange.routing import Backend, FixedRouter, RouteMatch, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.recorder import Recorder
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
@@ -25,22 +25,6 @@ from toolwire.journal.writer import JournalWriter
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport
-
-
-class _FixedRouter(Router):
-    """Routes every model to one backend, with the options of the configured route."""
-
-    def __init__(self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...], backend: Backend) -> None:
-        super().__init__(providers, routes)
-        self._backend = backend
-
-    def route(self, model: str | None) -> RouteMatch:
-        """Return the fixed backend, whatever the model."""
-        try:
-            options = super().route(model).options
-        except RouteNotFound:
-            options = RouteSection()
-        return RouteMatch((self._backend,), options)
 
 
 class _FixedAuthenticator(Authenticator):
@@ -79,7 +63,7 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
     redactor = Redactor(configured_secrets(config, providers.values()))
     journal = _SingleRecordJournal(redactor)
     async with embedded_simulator(simulator_socket, config.simulator):
-        router = _FixedRouter(providers, config.routes, _select_backend(record, providers, target))
+        router = _fixed_router(Router(providers, config.routes), record, target)
         transport = Transport()
         conversation_state = ConversationState(
             open_store(config.state, environment), config.limits.streams, config.limits.answer
@@ -106,6 +90,15 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
     if journal.record is None:
         raise JournalError(f"{record.id} can't be replayed: {record.path} is not a model endpoint")
     return journal.record
+
+
+def _fixed_router(router: Router, record: Record, target: str | None) -> FixedRouter:
+    """Return a router to the backend to replay to, with the options of the recorded model's route."""
+    try:
+        options = router.route(record.model).options
+    except RouteNotFound:
+        options = RouteSection()
+    return FixedRouter(router, RouteMatch((_select_backend(record, router.providers, target),), options))
 
 
 def _select_backend(record: Record, providers: Mapping[str, Provider], target: str | None) -> Backend:

@@ -24,7 +24,7 @@ from toolwire.gateway.config import (
     state_directory,
 )
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.routing import Router
+from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
@@ -112,8 +112,10 @@ def build_gateway(
     *,
     shared_resources: SharedResources | None = None,
     worker: int = 0,
+    model: str | None = None,
+    log: AccessLog | None = None,
 ) -> Gateway:
-    """Build the gateway of one worker."""
+    """Build the gateway of one worker; with `model`, all requests go there."""
     if not config.server.keys and not is_loopback(config.server.host):
         raise ConfigError(
             f"{config.server.host} is reachable from other machines: set server.keys, or listen on 127.0.0.1"
@@ -122,8 +124,10 @@ def build_gateway(
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
     router = Router(available, config.routes, catch_all)
+    if model is not None:
+        router = FixedRouter(router, router.route(model))
     shared_resources = shared_resources or make_shared_resources(config, environment)
-    log = AccessLog()
+    log = log or AccessLog()
     transport = Transport(config.limits.connections)
     store = open_store(config.state, environment)
     server, streams = config.server, config.limits.streams

@@ -1,0 +1,110 @@
+"""SDK clients on any model, in process: buffered and streamed, synchronous and asynchronous."""
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google import genai
+
+import toolwire
+from tests.support.deadlines import wait_until
+from tests.support.servers.asgi import serve_app
+from toolwire.gateway.config import Config, ProviderSection
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+WEATHER: Any = {
+    "name": "weather",
+    "description": "The weather of a city.",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+HELLO: Any = [{"role": "user", "content": "Hi"}]
+PROMPT: Any = [{"role": "user", "content": 'weather {"city": "Oslo"}'}]
+MODELS = ["openai/gpt-5.5", "gemini/gemini-3-pro", "ollama/qwen3:8b"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_anthropic_sdk_runs_a_tool_loop_on_other_models(model: str) -> None:
+    with anthropic.Anthropic(http_client=toolwire.http_client(model), api_key="none") as client:
+        message = client.messages.create(model="any", max_tokens=500, tools=[WEATHER], messages=PROMPT)
+        (call,) = [block for block in message.content if block.type == "tool_use"]
+        assert call.input == {"city": "Oslo"}
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
+        history = [*PROMPT, {"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
+        with client.messages.stream(model="any", max_tokens=500, tools=[WEATHER], messages=history) as stream:
+            assert "rain" in "".join(stream.text_stream)
+
+
+def test_openai_and_google_sdks_run_on_an_anthropic_model() -> None:
+    with openai.OpenAI(http_client=toolwire.http_client("anthropic/claude-sonnet-4-5"), api_key="none") as client:
+        chunks = client.chat.completions.create(model="any", messages=HELLO, stream=True)
+        assert "Hi" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert "Hi" in client.responses.create(model="any", input="Hi").output_text
+    with toolwire.http_client("anthropic/claude-sonnet-4-5") as http_client:
+        google = genai.Client(api_key="none", http_options={"httpx_client": http_client})  # type: ignore[arg-type]
+        response = google.models.generate_content(model="any", contents="Hi")
+        assert "Hi" in (response.text or "")
+
+
+def test_asynchronous_clients_stream_from_any_loop() -> None:
+    async def main() -> list[str]:
+        http_client = toolwire.async_http_client("openai/gpt-5.5")
+        async with anthropic.AsyncAnthropic(http_client=http_client, api_key="none") as client:
+
+            async def ask(number: int) -> str:
+                prompt: Any = [{"role": "user", "content": f"number {number}"}]
+                async with client.messages.stream(model="any", max_tokens=500, messages=prompt) as stream:
+                    return "".join([text async for text in stream.text_stream])
+
+            return await asyncio.gather(*map(ask, range(5)))
+
+    assert all(f"number {index}" in text for index, text in enumerate(asyncio.run(main())))
+
+
+def test_errors_are_those_of_the_sdk_and_losses_are_in_the_headers() -> None:
+    with openai.OpenAI(http_client=toolwire.http_client("anthropic/claude-sonnet-4-5"), api_key="none") as client:
+        with pytest.raises(openai.BadRequestError):
+            client.chat.completions.create(model="any", messages=HELLO, extra_body={"tools": 5})
+        raw = client.chat.completions.with_raw_response.create(model="any", messages=HELLO, seed=7)
+    assert "/seed" in raw.headers["toolwire-losses"]
+
+
+def test_without_a_model_names_are_routed_and_unknown_ones_are_errors() -> None:
+    with openai.OpenAI(http_client=toolwire.http_client(), api_key="none") as client:
+        response = client.responses.create(model="gemini/gemini-3-pro", input="Hi")
+        assert "gemini" in response.model
+        names = [model.id for model in client.models.list()]
+    assert names
+
+
+def test_reader_that_leaves_frees_the_upstream() -> None:
+    """A closed stream ends the exchange, and the next request is served."""
+    script = {"turns": [{"text": "word " * 20_000}, {"text": "second"}]}
+    simulator = Simulator(["openai-chat"], script=parse_script(json.dumps(script).encode(), "script", toml=False))
+    with serve_app(simulator) as address:
+        up = ProviderSection(protocol="openai-chat", base_url=address, api_key="k" * 20)
+        http_client = toolwire.http_client("up/m", config=Config(providers={"up": up}))
+        with anthropic.Anthropic(http_client=http_client, api_key="none") as client:
+            with client.messages.stream(model="any", max_tokens=500, messages=PROMPT) as stream:
+                next(iter(stream.text_stream))
+            message = client.messages.create(model="any", max_tokens=500, messages=PROMPT)
+    assert message.content[0].text == "second"  # type: ignore[union-attr]
+
+
+def test_closed_client_stops_its_simulator() -> None:
+    before = threading.active_count()
+    client = toolwire.http_client("openai/gpt-5.5")
+    assert client.get("/v1/models").status_code == 200
+    client.close()
+    wait_until(lambda: threading.active_count() <= before + 1)  # the background loop stays
+    with pytest.raises(toolwire.ToolwireError, match="closed"):
+        toolwire_request_after_close(client)
+
+
+def toolwire_request_after_close(client: Any) -> None:
+    """Send a request past the client's own check, as an SDK that kept the transport could."""
+    client._transport.handle_request(client.build_request("GET", "/v1/models"))
