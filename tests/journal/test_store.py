@@ -236,6 +236,21 @@ def test_bundle_does_not_overwrite_files(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == b"a"
 
 
+def test_locked_journal_is_opened_by_the_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that could not open the journal exited, again and again, while another one was stopped with a lock."""
+    monkeypatch.setattr("toolwire.journal.sqlite_files.LOCK_TIMEOUT", 0.01)
+    opened(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "kept" / "journal.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        store = opened(tmp_path)
+        with pytest.raises(DatabaseUnusable, match="another process holds a lock"):
+            store.add(make_batch([make_record(1)]))
+    with contextlib.closing(store):
+        store.add(make_batch([make_record(2)]))
+        assert ids(store) == [make_record(2).id]
+
+
 def test_failed_journal_is_reopened(tmp_path: Path) -> None:
     """After a full disk or repaired damage, records are written again without a restart."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)

@@ -172,13 +172,16 @@ class SqliteRecordStore:
 def open_record_store(
     path: Path, *, max_age_days: float, max_bytes: int, store_bodies: bool = True
 ) -> SqliteRecordStore:
-    """Open a journal for writing, and create it unless it exists."""
+    """Open a journal for writing, and create it unless it exists; a locked file is opened by the first batch."""
+    is_prepared = True
     try:
         prepare_database(path, SCHEMA)
     except DatabaseUnusable as error:
-        raise JournalError(f"{path}: {error}") from None
+        if not error.busy:
+            raise JournalError(f"{path}: {error}") from None
+        is_prepared = False
     return SqliteRecordStore(
-        path, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies, is_prepared=True
+        path, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies, is_prepared=is_prepared
     )
 
 
