@@ -1,17 +1,19 @@
-"""Configuration files: any text is a configuration or a `ConfigError`."""
+"""Configuration files: any text is a configuration, whose providers can be built, or a `ConfigError`."""
 
 from contextlib import suppress
 from pathlib import Path
 
 from tests.fuzz.engine import Target
+from tests.fuzz.mutations import TOKENS
 from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.gateway.providers.discovery import configured_providers
 
 _SEED = Path(__file__).parent / "corpus" / "toolwire.toml"
 
 
 def _check(data: bytes) -> None:
     with suppress(UnicodeDecodeError, ConfigError):
-        parse_config(data.decode(), {"KEY": "sk-1234567890"})
+        configured_providers(parse_config(data.decode(), {"KEY": "sk-1234567890"}))
 
 
 def _seeds() -> list[bytes]:
@@ -19,4 +21,6 @@ def _seeds() -> list[bytes]:
     return [config, *config.split(b"\n\n")]
 
 
-TARGETS = [Target("config", _seeds, _check)]
+_TOKENS = (*TOKENS, b' = ["x"]\n', b" = {}\n", b' = "x"\n', b" = 1\n", b"extends", b"protocol", b"[[", b"]]\n", b".")
+
+TARGETS = [Target("config", _seeds, _check, _TOKENS)]

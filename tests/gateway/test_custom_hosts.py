@@ -62,6 +62,8 @@ def test_table_of_one_protocol_leaves_the_others_alone() -> None:
         ("[hosts.company.tools]\nmax_cuont = 9", "unknown key hosts.company.tools.max_cuont"),
         ('[hosts.company.tools]\nmax_count = "many"', "hosts.company.tools.max_count: expected"),
         ('[hosts.company]\nextends = "nobody"', "hosts.company: unknown host 'nobody'"),
+        ('[hosts.company]\nextends = ["groq"]', "hosts.company.extends: expected the name of a host"),
+        ('[hosts.company]\nprotocol = "chat"', "hosts.company.protocol: expected one of openai-chat, "),
         ('[hosts.a]\nextends = "b"\n[hosts.b]\nextends = "a"', "hosts.a: unknown host"),
     ],
 )

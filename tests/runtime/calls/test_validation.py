@@ -65,6 +65,12 @@ def test_invalid_json_is_reported(text: str, reason: str) -> None:
     assert reason in validation_message(text)
 
 
+def test_half_of_a_surrogate_pair_in_a_name_is_reported() -> None:
+    assert "half of a surrogate pair" in validation_message('{"\\ud83d": "x"}')
+    assert "half of a surrogate pair" in validation_message('{"a": 1, "\\ud83d": "x"}', {"type": "array"})
+    assert read_arguments(tool({"type": "object"}), '{"\\ud83d\\ude00": "x"}')[0] == {"\U0001f600": "x"}
+
+
 def test_integers_of_any_size_are_exact() -> None:
     big = 2**200
     assert read_arguments(tool({"type": "object"}), json.dumps({"n": big}))[0] == {"n": big}

@@ -134,6 +134,14 @@ def test_any_entry_can_be_read(protocol: str, entry: Any) -> None:
     preset_context(data)
 
 
+@pytest.mark.parametrize("digits", [16, 400, 5_000])
+def test_long_numbers_state_nothing(digits: int) -> None:
+    number = b"9" * digits
+    assert preset_context(b'{"parameters": "num_ctx %b"}' % number) is None
+    assert read_entry("openai-chat", b'{"max_model_len": %b}' % number) == UNKNOWN_MODEL
+    assert read_entry("openrouter", b'{"pricing": {"prompt": %b, "completion": "0.1"}}' % number) == UNKNOWN_MODEL
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"a":' * 5000, b"null"])
 def test_other_data_states_nothing(data: bytes) -> None:
     assert read_entry("openai-chat", data) is UNKNOWN_MODEL

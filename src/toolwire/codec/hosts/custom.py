@@ -7,7 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.codec.hosts.profile import HostProfile
-from toolwire.codec.hosts.registry import CHAT, HOST_NAMES, host_profiles, profile_named, recognize_host
+from toolwire.codec.hosts.registry import (
+    CHAT,
+    HOST_NAMES,
+    PROFILED_PROTOCOLS,
+    host_profiles,
+    profile_named,
+    recognize_host,
+)
 
 _NOT_EXTENDED = ("recognition", "sources", "pass_through")
 
@@ -55,18 +62,28 @@ class HostTables:
         """Return the profile of a table: that of the host which it extends, with the facts that it states."""
         table = dict(self._tables[name])
         extended = table.pop("extends", name if name in HOST_NAMES else "generic")
+        table_protocol = table.pop("protocol", protocol)
+        _check_head(extended, table_protocol)
         if extended == name and name not in HOST_NAMES:
             raise UnknownHost(name)
         try:
             parent = self.profile(extended, protocol) if extended != name else profile_named(name, protocol)
         except RecursionError:
             raise UnknownHost(extended) from None
-        if table.pop("protocol", protocol) != protocol:
+        if table_protocol != protocol:
             return replace(parent, name=name)
         members = msgspec.to_builtins(parent)
         for key in _NOT_EXTENDED if extended != name else ():
             members.pop(key, None)
         return msgspec.convert(_merge(members, table) | {"name": name, "protocol": protocol}, HostProfile)
+
+
+def _check_head(extends: object, protocol: object) -> None:
+    """Raise `ValidationError` for keys of a table that are not facts, if their values are invalid."""
+    if not isinstance(extends, str):
+        raise msgspec.ValidationError("expected the name of a host - at `$.extends`")
+    if protocol not in PROFILED_PROTOCOLS:
+        raise msgspec.ValidationError(f"expected one of {', '.join(PROFILED_PROTOCOLS)} - at `$.protocol`")
 
 
 def _merge(facts: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -434,9 +434,13 @@ def _find_errors(encoded: bytes, value: Any) -> list[Any]:
     if is_too_costly(_cached_cost(encoded), value):
         raise CallValidationError("the value is nested too deeply to validate against its schema", "schema")
     validator = _validator(encoded)
-    if validator.is_valid(value):
-        return []
-    return [error for error, _ in zip(validator.iter_errors(value), range(_MAX_ERRORS), strict=False)]
+    try:
+        if validator.is_valid(value):
+            return []
+        return [error for error, _ in zip(validator.iter_errors(value), range(_MAX_ERRORS), strict=False)]
+    except UnicodeEncodeError:
+        message = "a member name contains half of a surrogate pair, which is not valid Unicode; nothing was run"
+        raise CallValidationError(message, "schema") from None
 
 
 def _format_errors(tool: Tool, errors: Sequence[Any]) -> str:

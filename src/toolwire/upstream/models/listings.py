@@ -25,7 +25,8 @@ _PATHS = {
 _CONTEXT_NAMES = ("max_model_len", "context_window", "context_length", "max_context_length")
 _OUTPUT_NAMES = ("max_completion_tokens", "max_output_tokens")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d{1,15})\s*$", re.MULTILINE)
+_LIMIT_COUNT = 2**53
 
 JsonObject = dict[str, Any]
 
@@ -53,7 +54,7 @@ def preset_context(data: bytes) -> int | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     match = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
-    return None if match is None else int(match[1])
+    return None if match is None else _count(int(match[1]))
 
 
 def _read_anthropic(entry: JsonObject) -> ModelInfo:
@@ -151,7 +152,7 @@ def _read_openrouter_prices(pricing: Any) -> Prices | None:
     names |= {"cache_write": "input_cache_write", "searches": "web_search"}
     try:
         values = {name: float(pricing[key]) for name, key in names.items() if key in pricing}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if not {"input", "output"} <= values.keys() or not all(0 <= value < 1 for value in values.values()):
         return None
@@ -165,8 +166,8 @@ def _flag(value: Any) -> bool | None:
 
 
 def _count(value: Any) -> int | None:
-    """Return a positive integer, or None for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """Return a positive integer, or None for anything else, and for numbers that no model can have."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LIMIT_COUNT else None
 
 
 def _first_count(entry: JsonObject, names: tuple[str, ...]) -> int | None:
