@@ -25,8 +25,23 @@ def judge_mistral(body: dict[str, Any]) -> None:
     SdkRequest.model_validate(body)
     known = {name: value for name, value in body.items() if name in ChatCompletionRequest.model_fields}
     known.pop("response_format", None)
+    known["messages"] = [_join_thinking(message) for message in known["messages"]]
     request = ChatCompletionRequest.model_validate(known)
     MistralRequestValidatorV15(mode=ValidationMode.serving).validate_request(request)
+
+
+def _join_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the thinking of each part as one string.
+
+    The API takes a list of texts, as the SDK's types say. `mistral-common` checks what the server makes of it.
+    """
+    if not isinstance(message.get("content"), list):
+        return message
+    content = [
+        part | {"thinking": "".join(text["text"] for text in part["thinking"])} if part["type"] == "thinking" else part
+        for part in message["content"]
+    ]
+    return message | {"content": content}
 
 
 def judge_groq(body: dict[str, Any]) -> None:

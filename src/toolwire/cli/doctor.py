@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Timeout per provider. Default: 5."
 )
-@click.option("--probe", metavar="PROVIDER", help="Find out with tiny requests what a Chat provider accepts.")
+@click.option("--probe", metavar="PROVIDER", help="Find out with tiny requests what a provider accepts.")
 @click.option("--model", metavar="MODEL", help="The model to probe. Default: the provider's default_model.")
 def command(path: Path | None, timeout: float, probe: str | None, model: str | None) -> None:
     """Check the configuration that `toolwire serve` would use, its access control, and each provider.
@@ -28,8 +28,8 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
     Prints one line per check, with advice where something is wrong. Providers are only asked for their list of models.
     Exit code 1: a problem was found. 2: the configuration can't be read.
 
-    With --probe, sends a few requests for one token each instead, and prints a table [hosts.PROVIDER] to keep in
-    toolwire.toml. Progress goes to standard error.
+    With --probe, sends about 20 requests for a short answer instead, and prints a table [hosts.PROVIDER] to keep in
+    toolwire.toml. Progress goes to standard error. Works for the protocols openai-chat, openai-responses and anthropic.
 
     \b
     Example:
@@ -64,23 +64,27 @@ def _probe(config: "Config", name: str, model: str | None, timeout: float) -> No
     import asyncio
 
     from toolwire.gateway.config import build_providers
-    from toolwire.gateway.probe import PROBES, PROTOCOL, ProbeFailed, probe_host, render_table
+    from toolwire.gateway.probes.runner import PROBE_SETS, ProbeFailed, probe_host, render_table
     from toolwire.gateway.providers.discovery import discover_providers
     from toolwire.upstream.transport import Transport
 
     providers = build_providers(config) or discover_providers(os.environ)
     if (provider := providers.get(name)) is None:
         raise click.UsageError(f"unknown provider {name!r}; expected one of {', '.join(providers) or 'none'}")
-    if provider.protocol != PROTOCOL:
-        raise click.UsageError(f"{name} has the protocol {provider.protocol}; only {PROTOCOL} can be probed")
+    if (probes := PROBE_SETS.get(provider.protocol)) is None:
+        raise click.UsageError(
+            f"{name} has the protocol {provider.protocol}; only {', '.join(PROBE_SETS)} can be probed"
+        )
     if (probed := model or provider.default_model) is None:
         raise click.UsageError(f"{name} has no default_model; add --model MODEL")
-    click.echo(f"probing {name} with {probed}: {len(PROBES)} requests, each for one token", err=True)
+    count = len(probes.forms) + len(probes.changes)
+    click.echo(f"probing {name} with {probed}: {count} requests, each for a short answer", err=True)
 
     async def run() -> str:
         transport = Transport()
         try:
-            return render_table(await probe_host(provider, probed, transport, timeout, _report_probe))
+            result = await probe_host(provider, probed, transport, timeout, _report_probe)
+            return render_table(provider, result)
         finally:
             transport.close()
 

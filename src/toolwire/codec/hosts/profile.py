@@ -86,7 +86,6 @@ class ContentFacts(Facts, frozen=True, kw_only=True):
     cache_marks: bool = True  # accepts the protocol's cache marks
     cache_control: bool = False  # accepts `cache_control` on texts, tools and requests, as the Messages API does
     cache_mark_models: tuple[str, ...] = ALL_MODELS  # models that accept cache marks
-    cache_ttl: bool = True  # accepts a lifetime in cache marks
 
 
 class ReplayRule(Facts, frozen=True, kw_only=True):

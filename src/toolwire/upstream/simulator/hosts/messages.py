@@ -77,9 +77,6 @@ def _check_block(block: JsonObject, path: str, body: JsonObject, profile: HostPr
             yield violation("content.media", path, index=path, type=kind, role="user")
         elif kind == "image" and not matches_model(rules.image_models, model_of(body)):
             yield violation("content.image_models", path, index=path, type=kind)
-    ttl = value_at(block, "cache_control", "ttl")
-    if ttl is not None and not rules.cache_ttl:
-        yield violation("content.cache_ttl", f"{path}.cache_control.ttl", value=ttl)
     if kind == "text" and not text_of(block.get("text")).strip():
         yield violation("content.null", path, index=path)
 

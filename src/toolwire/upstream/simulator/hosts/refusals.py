@@ -43,7 +43,6 @@ _TEMPLATES = {
     "choice.thinking_modes": "tool_choice '{choice}' is not supported while thinking is enabled.",
     "choice.tools": "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
     "content.cache_marks": "Unknown parameter: '{path}'.",
-    "content.cache_ttl": "{path}: {value} is not supported",
     "content.empty_assistant": "Invalid value for 'messages[{index}].content': it must not be empty.",
     "content.image_models": "Invalid content type. image_url is not supported by this model.",
     "content.image_urls": "Invalid 'messages[{index}]': only data URLs of images are supported.",

@@ -1,0 +1,107 @@
+"""Sending of probes to a host, and the table of what it accepts.
+
+A host that answers 400, 422 or 500 does not accept what a probe changed. Any other failure ends the probing, since it
+says nothing about what the host accepts.
+"""
+
+import json
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from toolwire.codec.interface import Route
+from toolwire.gateway.probes import chat, messages, responses
+from toolwire.gateway.probes.probe_set import Body, ProbeResult
+from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.address import address_request
+from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Transport, TransportError, request_head
+
+PROBE_SETS = {"openai-chat": chat.PROBES, "anthropic": messages.PROBES, "openai-responses": responses.PROBES}
+"""The probes of each protocol that has some."""
+
+_REFUSED = (400, 422, 500)  # 500: a chat template that fails
+_LIMIT_RESPONSE = 1024 * 1024
+
+
+class ProbeFailed(Exception):
+    """Raised if a host can't be probed."""
+
+
+async def probe_host(
+    provider: Provider, model: str, transport: Transport, timeout: float, report: Callable[[str, bool], None]
+) -> ProbeResult:
+    """Send all probes, one after the other; `report` receives each result. Raises `ProbeFailed`."""
+    probes = PROBE_SETS[provider.protocol]
+    request = {"model": model, **probes.request}
+    accepted: dict[str, bool] = {}
+
+    async def send(name: str, body: Body) -> None:
+        accepted[name] = await _send(provider, body, transport, timeout)
+        report(name, accepted[name])
+
+    for name, change in probes.forms.items():
+        await send(name, request | change)
+    form = next((change for name, change in probes.forms.items() if accepted[name]), None)
+    if form is None:
+        raise ProbeFailed(f"{provider.name} rejects the simplest request for {model}")
+    for name, change in probes.changes.items():
+        await send(name, request | form | change)
+    return ProbeResult(provider.profile(model), model, accepted)
+
+
+async def _send(provider: Provider, body: Body, transport: Transport, timeout: float) -> bool:
+    """Send one probe, and return whether the host accepts it."""
+    surface = PROTOCOLS[provider.protocol].surface
+    path, data = surface.endpoints[0].path, msgspec.json.encode(body)
+    if provider.address is not None:
+        addressed = address_request(provider, provider.address, Route(model=body["model"]), data)
+        path, data = addressed.path, addressed.body
+    headers = {"content-type": "application/json"} | provider.request_headers(surface)
+    head = request_head(provider.origin, provider.request_target(path), headers.items())
+    try:
+        response = await transport.send(
+            provider.origin, head, data, read_timeout=timeout, connect_timeout=provider.connect_timeout
+        )
+        await response.read(_LIMIT_RESPONSE)
+    except TransportError as error:
+        raise ProbeFailed(f"{provider.name}: {error}") from None
+    if response.status < 300:
+        return True
+    if response.status in _REFUSED:
+        return False
+    raise ProbeFailed(f"{provider.name} responded with status {response.status}, which says nothing about the host")
+
+
+def render_table(provider: Provider, result: ProbeResult) -> str:
+    """Return the probed facts as a table `[hosts.NAME]` for `toolwire.toml`."""
+    table = f"hosts.{_key(provider.name)}"
+    lines = [
+        f"# probed with {result.model}; use it with host = {_toml(provider.name)} in [providers.{_key(provider.name)}]",
+        f"[{table}]",
+        f"extends = {_toml(result.host.name)}",
+        f"protocol = {_toml(provider.protocol)}",
+    ]
+    facts = PROBE_SETS[provider.protocol].facts(result)
+    for group, names in groupby(facts, key=lambda name: name.partition(".")[0]):
+        lines += ["", f"[{table}.{group}]"]
+        lines += [f"{name.partition('.')[2]} = {_toml(facts[name])}" for name in names]
+    return "\n".join(lines)
+
+
+def _key(name: str) -> str:
+    """Return a TOML key, quoted if necessary."""
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    """Return a fact as a TOML value."""
+    if isinstance(value, Struct):
+        members = {key: member for key in value.__struct_fields__ if (member := getattr(value, key)) is not None}
+        return f"{{ {', '.join(f'{key} = {_toml(member)}' for key, member in members.items())} }}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value)
