@@ -63,5 +63,9 @@ def describe_addresses(profile: HostProfile) -> str:
     """Return the host names, ports and paths at which a host is recognized."""
     patterns = profile.recognition
     parts = [*patterns.hostnames, *[f"port {port}" for port in patterns.ports]]
-    paths = f" with path {' or '.join(patterns.paths)}" if patterns.paths else ""
-    return ", ".join(parts) + paths
+    named = [path for path in patterns.paths if path]
+    paths = [
+        *(["without a path"] if "" in patterns.paths else []),
+        *([f"with path {' or '.join(named)}"] if named else []),
+    ]
+    return " ".join([", ".join(parts), " or ".join(paths)]).strip()
