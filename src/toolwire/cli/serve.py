@@ -18,10 +18,20 @@ from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
 @click.option("--model", metavar="PROVIDER/MODEL", help="Model for names that no provider serves.")
+@click.option("--record", is_flag=True, help="Record exchanges for `toolwire journal`.")
+@click.option("--record-bodies", is_flag=True, help="Record bodies, too: of the client's and the provider's messages.")
 @click.option("--attached", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of processes. Default: 1.")
 def command(
-    *, path: Path | None, host: str | None, port: int | None, model: str | None, attached: bool, workers: int
+    *,
+    path: Path | None,
+    host: str | None,
+    port: int | None,
+    model: str | None,
+    record: bool,
+    record_bodies: bool,
+    attached: bool,
+    workers: int,
 ) -> None:
     """Run the gateway: clients of any protocol can use any provider.
 
@@ -33,16 +43,15 @@ def command(
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
     with report_bad_input():
-        from toolwire.gateway.config import Config, override_server, read_config
+        from toolwire.gateway.config import Config, override_journal, override_server, read_config
         from toolwire.gateway.server.launch import run_gateway
 
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
         config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if config_path is None else read_config(config_path)
-        exit_code = run_gateway(
-            override_server(config, host, port), model, workers, lambda text: click.echo(text, err=True)
-        )
+        config = override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
+        exit_code = run_gateway(config, model, workers, lambda text: click.echo(text, err=True))
     sys.exit(exit_code)
 
 

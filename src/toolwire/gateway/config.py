@@ -283,6 +283,13 @@ def override_server(config: Config, host: str | None, port: int | None) -> Confi
     return replace(config, server=server)
 
 
+def override_journal(config: Config, *, record: bool, bodies: bool) -> Config:
+    """Return the configuration with the journal on, and bodies in it, where these say so."""
+    journal = config.journal
+    enabled, with_bodies = journal.enabled or record or bodies, journal.bodies or bodies
+    return replace(config, journal=replace(journal, enabled=enabled, bodies=with_bodies))
+
+
 def parse_config(text: str, environment: Mapping[str, str]) -> Config:
     """Parse and validate the text of a configuration file."""
     try:

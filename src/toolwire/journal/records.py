@@ -13,7 +13,7 @@ from toolwire.canonical.errors import Loss, Strictness, ToolwireError
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import ResponseContext, Route
+from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.protocols import PROTOCOLS
 
 USAGE_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
@@ -28,6 +28,10 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
     """The client's request."""
     translated: bytes = b""
     """The request to the provider."""
+    answers: list[bytes] = []
+    """The answers of the provider as they came, one for each attempt and round; empty if `is_passed_through`."""
+    is_passed_through: bool = False
+    """The only answer is equal to the response."""
     response: bytes = b""
     """The response to the client."""
     folded: bool = False
@@ -35,12 +39,24 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def by_name(self) -> dict[str, bytes]:
-        """The three bodies by field name: `request`, `translated` and `response`."""
-        return {"request": self.request, "translated": self.translated, "response": self.response}
+        """The bodies by name: `request`, `translated`, `answer` (or `answer_1`, `answer_2`, ...) and `response`."""
+        answers = [self.response] if self.is_passed_through else self.answers
+        names = ["answer"] if len(answers) == 1 else [f"answer_{number}" for number in range(1, len(answers) + 1)]
+        return {
+            "request": self.request,
+            "translated": self.translated,
+            **dict(zip(names, answers, strict=True)),
+            "response": self.response,
+        }
+
+    def set_answers(self, answers: list[bytes]) -> None:
+        """Set the provider's answers; the response is not stored twice if it was passed through."""
+        self.is_passed_through = answers == [self.response]
+        self.answers = [] if self.is_passed_through else answers
 
     def __len__(self) -> int:
         """Return the total length of the bodies in bytes."""
-        return len(self.request) + len(self.translated) + len(self.response)
+        return len(self.request) + len(self.translated) + sum(map(len, self.answers)) + len(self.response)
 
 
 class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -265,10 +281,22 @@ def decode_recorded_response(record: Record) -> Response | None:
     try:
         if record.bodies.folded or not record.streamed:
             return codec.decode_response(data, context)
-        decoder = codec.stream_decoder(context)
-        return fold([*decoder.feed(data), *decoder.close()])
+        return _fold_stream(codec, context, data)
     except ToolwireError:
         return None
+
+
+def _fold_stream(codec: Codec, context: ResponseContext, data: bytes) -> Response:
+    """Decode a stream, and fold it to one response."""
+    decoder = codec.stream_decoder(context)
+    return fold([*decoder.feed(data), *decoder.close()])
+
+
+def _encode_folded(codec: Codec, context: ResponseContext, response: Response) -> bytes:
+    """Encode a folded response as a buffered one, or as an error."""
+    if response.error is not None and not response.candidates:
+        return codec.encode_error(response.error).to_bytes()
+    return codec.encode_response(response, context).to_bytes()
 
 
 def recorded_response_body(record: Record) -> bytes:
@@ -277,7 +305,18 @@ def recorded_response_body(record: Record) -> bytes:
         return b""
     if record.bodies.folded or not record.streamed or (response := decode_recorded_response(record)) is None:
         return record.bodies.response
-    codec = PROTOCOLS[record.client]
-    if response.error is not None and not response.candidates:
-        return codec.encode_error(response.error).to_bytes()
-    return codec.encode_response(response, ResponseContext(request=decode_recorded_request(record))).to_bytes()
+    context = ResponseContext(request=decode_recorded_request(record))
+    return _encode_folded(PROTOCOLS[record.client], context, response)
+
+
+def folded_answer(record: Record, answer: bytes) -> bytes:
+    """Return an answer of the provider, with a stream folded to one buffered response."""
+    codec = PROTOCOLS.get(record.protocol)
+    if record.bodies is None or codec is None or not isinstance(body_content(answer), str):
+        return answer
+    try:
+        request = codec.decode_request(record.bodies.translated, Route(model=record.model, stream=True))
+        context = ResponseContext(request=request)
+        return _encode_folded(codec, context, _fold_stream(codec, context, answer))
+    except ToolwireError:
+        return answer

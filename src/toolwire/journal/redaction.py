@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import Loss
 from toolwire.codec.sensitive_data import find_credentials
-from toolwire.journal.records import Bodies, Record, recorded_response_body
+from toolwire.journal.records import Bodies, Record, folded_answer, recorded_response_body
 
 REDACTED = "[removed]"
 # Shorter values are placeholders such as `none`, and occur in ordinary text.
@@ -100,9 +100,17 @@ class Redactor:
         return Bodies(
             request=self.redact_bytes(bodies.request),
             translated=self.redact_bytes(bodies.translated),
+            answers=[self._redact_answer(record, answer) for answer in bodies.answers],
+            is_passed_through=bodies.is_passed_through,
             response=response,
             folded=folded,
         )
+
+    def _redact_answer(self, record: Record, answer: bytes) -> bytes:
+        """Redact an answer of the provider; a stream whose events hold a secret is stored folded."""
+        folded = folded_answer(record, answer)
+        redacted = self.redact_bytes(folded)
+        return self.redact_bytes(answer) if redacted == folded else redacted
 
     def _redact_response(self, record: Record, bodies: Bodies) -> tuple[bytes, bool]:
         """Redact the response body, and return it with True if it is now stored folded.

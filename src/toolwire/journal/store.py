@@ -209,9 +209,10 @@ else is unchanged: review it before you share it. `toolwire journal replay` send
     ID/record.json      metadata of the exchange, including losses
     ID/request.*        the client's request
     ID/translated.*     the translated request, as sent to the provider
+    ID/answer.*         the answer of the provider; answer_1, answer_2 and so on after retries and further rounds
     ID/response.*       the response to the client
 
-The last three exist only if bodies were recorded.
+The last four exist only if bodies were recorded.
 """
 
 

@@ -108,6 +108,7 @@ LIMIT_HEAD = 64 * 1024
 _LIMIT_COPIED = 16 * 1024  # a larger body is written without joining it to the head
 LIMIT_BUFFERED = 256 * 1024
 LIMIT_DECODED = 64 * 1024 * 1024
+_MAX_ANSWERS = 50  # that are recorded of one request
 IDLE_SECONDS = 30.0
 IDLE_MARGIN = 1.0
 # They close the connection after a stream although they announce `Keep-Alive`: a request sent then would be lost.
@@ -143,6 +144,51 @@ class StreamConverter(Protocol):
         """Check that the stream is complete."""
 
 
+class AnswerRecorder:
+    """Records the bodies of a provider's answers to one request, up to a number of bytes in total."""
+
+    def __init__(self, limit: int) -> None:
+        self._bytes_left = limit
+        self._answers: list[list[bytes]] = []
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The recorded bodies: one for each attempt and each round."""
+        return [b"".join(chunks) for chunks in self._answers]
+
+    def start_answer(self) -> Callable[[bytes], None]:
+        """Start another answer, and return the function that records its chunks."""
+        chunks: list[bytes] = []
+        if len(self._answers) < _MAX_ANSWERS:
+            self._answers.append(chunks)
+
+        def record(data: bytes) -> None:
+            """Record a chunk, unless the limit is reached."""
+            chunks.append(data[: self._bytes_left])
+            self._bytes_left -= len(chunks[-1])
+
+        return record
+
+
+class _Tap:
+    """Passes each converted chunk of a body to a function, too."""
+
+    def __init__(self, converter: StreamConverter | None, record: Callable[[bytes], None]) -> None:
+        self._converter = converter
+        self._record = record
+
+    def feed(self, data: bytes) -> bytes:
+        """Convert the next bytes, and pass them on."""
+        converted = data if self._converter is None else self._converter.feed(data)
+        self._record(converted)
+        return converted
+
+    def close(self) -> None:
+        """Check that the stream is complete."""
+        if self._converter is not None:
+            self._converter.close()
+
+
 class UpstreamResponse:
     """The response of an upstream: status and headers at once, the body as it arrives."""
 
@@ -168,6 +214,10 @@ class UpstreamResponse:
     def convert(self, converter: StreamConverter) -> None:
         """Convert the rest of the body as it is read."""
         self._converter = converter
+
+    def record(self, recorder: AnswerRecorder) -> None:
+        """Record the rest of the body as it is read."""
+        self._converter = _Tap(self._converter, recorder.start_answer())
 
     def next(self) -> Awaitable[bytes]:
         """Wait for the next chunk of the body; empty at its end."""

@@ -42,7 +42,7 @@ from toolwire.upstream.address import (
     convert_response,
 )
 from toolwire.upstream.provider import Origin, Provider
-from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, request_head
+from toolwire.upstream.transport import AnswerRecorder, Transport, TransportError, UpstreamResponse, request_head
 
 WireHeaders = tuple[tuple[str, str], ...]
 
@@ -62,6 +62,8 @@ class UpstreamRequest(Struct):
     """The dialect in which tools are prompted; None if the server takes them."""
     checker: CallChecker | None = None
     """Checks the calls of the response; None if there are no tools."""
+    answers: AnswerRecorder | None = None
+    """Records the provider's answers; None if bodies are not recorded."""
 
 
 _BUSY_STATUSES = frozenset({429, 503, 529})
@@ -149,7 +151,11 @@ class UpstreamSender:
                     first_byte_timeout=backend.timeout or provider.first_byte_timeout,
                 )
                 if response.status < 300:
-                    return convert_response(response, provider.address)
+                    response = convert_response(response, provider.address)
+                if upstream_request.answers is not None:
+                    response.record(upstream_request.answers)
+                if response.status < 300:
+                    return response
                 rejection = RequestRejected(
                     await self._decode_error(upstream_request, response), attempt=classify_status(response.status)
                 )

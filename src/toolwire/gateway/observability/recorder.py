@@ -30,6 +30,7 @@ from toolwire.journal.store import open_record_store
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.journal.writer import JournalWriter, RecordSink
 from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import AnswerRecorder
 
 
 class ExchangeCapture(Struct, gc=False):
@@ -41,6 +42,8 @@ class ExchangeCapture(Struct, gc=False):
     """Chunks of the response body; None if bodies are not recorded."""
     bytes_left: int = 0
     """Bytes of the response body that may still be recorded."""
+    answers: AnswerRecorder | None = None
+    """The provider's answers to the upstream request; None if bodies are not recorded."""
     upstream_request: UpstreamRequest | None = None
     sent_at: float | None = None
     responded_at: float | None = None
@@ -48,7 +51,9 @@ class ExchangeCapture(Struct, gc=False):
     response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader | BackgroundJob | None = None
 
     def set_request(self, upstream_request: UpstreamRequest) -> None:
-        """Keep the upstream request and its time."""
+        """Keep the upstream request and its time, and record the answers to it."""
+        if self.body_chunks is not None:
+            self.answers = upstream_request.answers = AnswerRecorder(self.bytes_left)
         self.upstream_request, self.sent_at = upstream_request, time.monotonic()
 
     def set_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
@@ -348,6 +353,7 @@ def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) ->
         entry.bodies = Bodies(
             request=client_request.body, translated=translated, response=b"".join(capture.body_chunks)
         )
+        entry.bodies.set_answers([] if capture.answers is None else capture.answers.bodies)
     return entry
 
 

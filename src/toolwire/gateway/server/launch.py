@@ -191,6 +191,9 @@ def startup_message(gateway: Gateway) -> str:
     ]
     if gateway.router.catch_all is not None:
         lines.append(f"  any other model -> {gateway.router.catch_all}")
+    if (journal := gateway.config.journal).enabled:
+        contents = "exchanges with their bodies" if journal.bodies else "exchanges without bodies"
+        lines.append(f"recording {contents}: toolwire journal tail -f")
     lines += [
         "point a client at it:",
         f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY={key} claude",
