@@ -180,8 +180,14 @@ def test_export_writes_a_private_bundle(base_url: str, tmp_path: Path) -> None:
     assert set(files) == {
         "README.txt",
         "environment.json",
-        *(f"{first['id']}/{name}" for name in ("record.json", "request.json", "translated.json", "response.txt")),
-        *(f"{second['id']}/{name}" for name in ("record.json", "request.json", "translated.json", "response.json")),
+        *(
+            f"{first['id']}/{name}"
+            for name in ("record.json", "request.json", "translated.json", "answer.txt", "response.txt")
+        ),
+        *(
+            f"{second['id']}/{name}"
+            for name in ("record.json", "request.json", "translated.json", "answer.json", "response.json")
+        ),
     }
     assert json.loads(files[f"{first['id']}/record.json"])["provider"] == "gemini"
     assert files[f"{first['id']}/response.txt"].startswith(b"event: message_start")
@@ -235,8 +241,9 @@ def test_exchange_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Pa
     assert "was recorded without bodies: set journal.bodies" in result.output
 
 
-def test_empty_journal_prints_nothing(tmp_path: Path) -> None:
+def test_empty_journal_prints_only_a_note(tmp_path: Path) -> None:
     open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
-    assert journal(tmp_path, "tail").output == ""
+    result = journal(tmp_path, "tail")
+    assert (result.stdout, result.stderr) == ("", "no exchanges are recorded yet\n")
     assert journal(tmp_path, "show", "last").output == "Error: the journal is empty\n"

@@ -31,6 +31,10 @@ def parse_protocol(name: str) -> str:
 
 def read_stdin() -> bytes:
     """Read all of stdin as bytes."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise BadInput("stdin is closed: pass the body on stdin")
+    if sys.stdin.isatty():
+        click.echo("reading the body from the terminal: end it with Ctrl-D", err=True)
     return sys.stdin.buffer.read()
 
 

@@ -1,6 +1,5 @@
 """`toolwire journal`: show, replay and export the exchanges that the gateway recorded."""
 
-import json
 import os
 import sys
 import time
@@ -11,7 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from toolwire.cli.groups import CommandGroup
 from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.output.exchange_report import ExchangeList, print_record, print_replay, replay_as_json
+from toolwire.cli.output.terminal import json_option, print_json, print_line, show_progress
+from toolwire.cli.values import complete_exchanges, complete_providers
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
@@ -24,15 +27,22 @@ _POLL_SECONDS = 0.5
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-@click.group("journal", short_help="Show, replay and export recorded exchanges.")
+@click.group("journal", cls=CommandGroup, short_help="Show, replay and export recorded exchanges.")
 def command() -> None:
     """Show exchanges that the gateway recorded, send them again, or export them for a bug report.
 
     \b
-    The gateway records exchanges if the configuration enables it:
+    The gateway records exchanges if it is started so, or if the configuration enables it:
+      toolwire serve --record-bodies
+
       [journal]
       enabled = true
       bodies = true     # needed to replay
+
+    \b
+    Examples:
+      toolwire journal tail -f
+      toolwire journal show last
     """
 
 
@@ -50,7 +60,7 @@ def _journal_options(function: _Command) -> _Command:
     return click.option("--journal", "path", type=file_type, metavar="FILE", help=default_help)(function)
 
 
-_ID_ARGUMENT = click.argument("id", metavar="ID")
+_ID_ARGUMENT = click.argument("id", metavar="ID", shell_complete=complete_exchanges)
 
 
 @command.command("tail")
@@ -58,61 +68,81 @@ _ID_ARGUMENT = click.argument("id", metavar="ID")
     "-n", "--lines", type=click.IntRange(0), default=20, metavar="N", help="Number of exchanges. Default: 20."
 )
 @click.option("-f", "--follow", is_flag=True, help="Print new exchanges until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, without bodies.")
+@json_option("Print one JSON object per line, without bodies.")
 @_journal_options
 def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_path: Path | None) -> None:
     """Show the latest exchanges, newest last.
 
+    On a terminal, a row has the beginning of the exchange's id, which `show` accepts; tokens in and out; and losses by
+    severity: 1E is an error, 2W are two warnings. In a pipe, a line has the complete id.
+
     \b
-    Example:
+    Examples:
       toolwire journal tail -n 5
+      toolwire journal tail -f
     """
-    with _open_journal(path, config_path) as (store, _, redactor):
+    with open_journal(path, config_path) as (store, _, redactor):
+        listing = ExchangeList()
         records = store.latest(lines)
         last = max((number for number, _ in (records or store.latest(1))), default=0)
+        if not last:
+            print_line(("no exchanges are recorded yet", "muted"), err=True)
         while True:
-            for number, record in records:
-                redacted = redactor.redact_record(record)
-                click.echo(_compact_json(redacted) if as_json else _format_record(redacted))
-                last = number
+            redacted = [redactor.redact_record(record) for _, record in records]
+            if as_json:
+                for record in redacted:
+                    print_json(_compact_json(record), indent=False)
+            else:
+                listing.print_records(redacted)
+            last = max([last, *(number for number, _ in records)])
             if not follow:
                 return
+            sys.stdout.flush()
             time.sleep(_POLL_SECONDS)
             records = store.records_after(last)
 
 
 @command.command("show")
 @_ID_ARGUMENT
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @_journal_options
 def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None) -> None:
     """Show everything recorded for an exchange.
 
-    ID is the exchange id from the gateway's log or the `toolwire-exchange` response header, or `last`.
+    ID is the exchange id from the gateway's log or the `toolwire-exchange` response header, a unique beginning of it,
+    or `last`. If bodies were recorded: the client's request, the request to the provider, the provider's answer as it
+    came, and the response to the client.
 
     \b
-    Example:
+    Examples:
       toolwire journal show last
     """
-    with _open_journal(path, config_path) as (store, _, redactor):
+    with open_journal(path, config_path) as (store, _, redactor):
         record = redactor.redact_record(_find_record(store, id))
     if as_json:
         from toolwire.journal.records import record_as_json
 
-        click.echo(json.dumps(record_as_json(record), indent=2))
-        return
-    for line in _record_lines(record):
-        click.echo(line)
+        print_json(record_as_json(record))
+    else:
+        print_record(record)
 
 
 @command.command("replay")
 @_ID_ARGUMENT
-@click.option("--to", metavar="PROVIDER[/MODEL]", help="Send it to this provider. Default: the original one.")
+@click.option(
+    "--to",
+    metavar="PROVIDER[/MODEL]",
+    shell_complete=complete_providers,
+    help="Send it to this provider. Default: the original one.",
+)
 @click.option(
     "--all", "include_volatile", is_flag=True, help="Include fields that always differ: ids, times, signatures."
 )
+@json_option("Print one JSON object.")
 @_journal_options
-def replay(*, id: str, to: str | None, include_volatile: bool, path: Path | None, config_path: Path | None) -> None:
+def replay(
+    *, id: str, to: str | None, include_volatile: bool, as_json: bool, path: Path | None, config_path: Path | None
+) -> None:
     """Send an exchange again and show the differences.
 
     ID is the exchange id, or `last`. The recorded request is translated again by this version of toolwire and sent to
@@ -121,30 +151,29 @@ def replay(*, id: str, to: str | None, include_volatile: bool, path: Path | None
     exchange can't be replayed.
 
     \b
-    Example:
+    Examples:
       toolwire journal replay last --to gemini/gemini-3-pro
     """
-    with _open_journal(path, config_path) as (store, config, redactor):
+    with open_journal(path, config_path) as (store, config, redactor):
         import asyncio
 
         from toolwire.gateway.observability.replay import replay_exchange
         from toolwire.journal.differences import compare_records
 
         before = redactor.redact_record(_find_record(store, id))
-        after = asyncio.run(replay_exchange(config, os.environ, before, to))
-        click.echo(f"then {_format_exchange(before)}")
-        click.echo(f"now  {_format_exchange(after)}")
+        with show_progress(f"sending {before.id} again"):
+            after = asyncio.run(replay_exchange(config, os.environ, before, to))
         differences = compare_records(before, after, include_volatile=include_volatile)
-    for part, part_differences in differences.items():
-        for difference in part_differences:
-            click.echo(_escape_unprintable(f"{part} {difference}"))
+    if as_json:
+        print_json(replay_as_json(before, after, differences))
+    else:
+        print_replay(before, after, differences)
     if differences:
         sys.exit(1)
-    click.echo("no difference")
 
 
 @command.command("export")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_exchanges)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Default: toolwire-ID.zip.")
 @_journal_options
 def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, config_path: Path | None) -> None:
@@ -154,10 +183,10 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
     recorded, it contains the conversation.
 
     \b
-    Example:
+    Examples:
       toolwire journal export last -o bug.zip
     """
-    with _open_journal(path, config_path) as (store, _, redactor):
+    with open_journal(path, config_path) as (store, _, redactor):
         from toolwire import __version__
         from toolwire.journal.store import build_bundle, write_private_file
 
@@ -168,7 +197,7 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 
 
 @contextmanager
-def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
+def open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input():
         from toolwire.gateway.config import Config, build_providers, configured_secrets, journal_path, read_config
@@ -188,7 +217,7 @@ def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple
 
 
 def _find_record(store: "RecordStore", id: str) -> "Record":
-    """Return the record of an exchange by its id, or the latest for `last`."""
+    """Return the record of an exchange by its id or a unique beginning of it, or the latest for `last`."""
     if id == LAST:
         latest = store.latest(1)
         if not latest:
@@ -199,70 +228,10 @@ def _find_record(store: "RecordStore", id: str) -> "Record":
     return record
 
 
-# ---- formatting
-
-
-def _escape_unprintable(text: str) -> str:
-    """Escape the characters that would control a terminal."""
-    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
-
-
-def _format_exchange(record: "Record") -> str:
-    """Format status, protocols, provider, model and duration of an exchange."""
-    destination = f"{record.provider}/{record.model} ({record.protocol})" if record.protocol else "(not sent)"
-    return _escape_unprintable(f"{record.status} {record.client} -> {destination} {record.ended * 1000:.0f}ms")
-
-
-def _format_record(record: "Record") -> str:
-    """Format a record as one line."""
-    timestamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.at))
-    fields = [timestamp, _format_exchange(record)]
-    if record.streamed:
-        fields.append("stream")
-    if record.usage:
-        fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
-    if count := sum(loss.severity != "info" for loss in record.losses):
-        fields.append(f"losses={count}")
-    if count := sum(count for outcome, count in record.calls.items() if outcome != "valid"):
-        fields.append(f"invalid_calls={count}")
-    fields.append(record.id)
-    if record.error:
-        fields.append(f"| {' '.join(record.error.split())[:300]}")
-    return _escape_unprintable(" ".join(fields))
-
-
-def _record_lines(record: "Record") -> Iterator[str]:
-    """Yield the lines that show a record, its losses and its bodies."""
-    yield _format_record(record)
-    yield _escape_unprintable(f"path {record.path}, toolwire {record.toolwire}")
-    times = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
-    yield "after " + ", ".join(f"{stage} {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
-    if record.usage:
-        yield "usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items())
-    if record.calls:
-        yield "calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items())
-    for loss in record.losses:
-        yield _escape_unprintable(f"{loss.direction} {loss}")
-    if record.bodies is None:
-        yield "no bodies recorded: set journal.bodies"
-        return
-    from toolwire.journal.records import body_content
-
-    for name, data in record.bodies.by_name.items():
-        value = body_content(data)
-        yield f"\n--- {name}, {len(data)} bytes"
-        yield _escape_unprintable(value) if isinstance(value, str) else _pretty_json(value)
-
-
-def _pretty_json(value: Any) -> str:
-    """Format a value as indented JSON that is safe to print on a terminal."""
-    return _escape_unprintable(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _compact_json(record: "Record") -> str:
-    """Format a record without its bodies as one line of JSON."""
+def _compact_json(record: "Record") -> Any:
+    """Return a record without its bodies as JSON data."""
     from msgspec.structs import replace
 
     from toolwire.journal.records import record_as_json
 
-    return json.dumps(record_as_json(replace(record, bodies=None)))
+    return record_as_json(replace(record, bodies=None))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from toolwire.cli.inputs import BadInput, parse_protocol
+from toolwire.cli.inputs import BadInput
+from toolwire.cli.values import PROTOCOL
 
 MATRIX_FILE = Path(__file__).with_name("support_matrix.json")
 
@@ -48,8 +49,8 @@ class SupportMatrix(NamedTuple):
 
 @click.command("protocols", short_help="List the protocols and the features they support.")
 @click.argument("feature", required=False)
-@click.option("--from", "source", type=parse_protocol, metavar="P", help="Only from this protocol.")
-@click.option("--to", "target", type=parse_protocol, metavar="P", help="Only to this protocol.")
+@click.option("--from", "source", type=PROTOCOL, metavar="P", help="Only from this protocol.")
+@click.option("--to", "target", type=PROTOCOL, metavar="P", help="Only to this protocol.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(feature: str | None, source: str | None, target: str | None, *, as_json: bool) -> None:
     """List the protocols, and the outcome of translating each feature between them.

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolwire.agent import Agent
-from toolwire.cli.output.run_output import JsonOutput, TextOutput, escape_controls
+from toolwire.cli.output.run_output import JsonOutput, TextOutput
+from toolwire.cli.output.terminal import escape_controls
 from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest, Approver, AutoApprover
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.loop import run_ended
@@ -89,7 +90,7 @@ class TerminalApprover:
         """Ask a question of the model. Return the answer, or None if the user gave none."""
         async with self._prompt_lock:
             with self._output.pause():
-                self._output.write_line(f"? {escape_controls(question)}", "bold")
+                self._output.write_line(f"? {escape_controls(question)}", "strong")
                 for number, choice in enumerate(choices, 1):
                     self._output.write_line(f"  {number}. {escape_controls(choice)}")
                 reply = await self._read_line("answer (a number, or your own text): " if choices else "answer: ")
@@ -100,7 +101,7 @@ class TerminalApprover:
     async def _prompt_decision(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Show the call and read the user's decision; a shortened call must be shown in full before approval."""
         tool = escape_controls(request.tool)
-        self._output.write_line(f"? {tool} ({escape_controls(request.reason)})", "bold")
+        self._output.write_line(f"? {tool} ({escape_controls(request.reason)})", "strong")
         hidden = self._show_call(request, truncate=True)
         while True:
             more = ", [d] show all of it" if hidden else ""
@@ -180,8 +181,8 @@ def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]
 def _diff_style(line: str) -> str:
     """Return the terminal style, such as `green`, of a line of a unified diff; "" for none."""
     if line.startswith(("+++", "---", "@@")):
-        return "dim"
-    return {"+": "green", "-": "red"}.get(line[:1], "")
+        return "muted"
+    return {"+": "good", "-": "problem"}.get(line[:1], "")
 
 
 class AbsentApprover:
@@ -267,7 +268,7 @@ def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: Path |
     """Run the agent to its end, write its events, and return the exit code."""
     end, code = asyncio.run(_follow_events(agent, start, output))
     if not isinstance(output, JsonOutput) and journal is not None:
-        output.write_line(_resume_hint(end, journal), "dim")
+        output.write_line(_resume_hint(end, journal), "muted")
     return code
 
 

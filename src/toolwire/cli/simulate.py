@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, parse_protocol
+from toolwire.cli.inputs import BadInput
+from toolwire.cli.values import ProtocolName, complete_hosts
 
 if TYPE_CHECKING:
     from toolwire.codec.hosts.profile import AddressFacts, HostProfile
@@ -29,18 +30,18 @@ _EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def parse_protocol_or_all(name: str) -> str:
-    """Return `name` if it is "all" or an installed protocol, else raise `BadInput`."""
-    return name if name == ALL else parse_protocol(name)
-
-
 @click.command("simulate", short_help="Serve a simulated model.")
-@click.argument("name", metavar="PROTOCOL", type=parse_protocol_or_all)
+@click.argument("name", metavar="PROTOCOL", type=ProtocolName(ALL))
 @click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="0 picks a free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="AddressFacts to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
 @click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
-@click.option("--profile", metavar="HOST", help="Refuse what this host refuses, in its wording: deepseek, mistral, ...")
+@click.option(
+    "--profile",
+    metavar="HOST",
+    shell_complete=complete_hosts,
+    help="Refuse what this host refuses, in its wording: deepseek, mistral, ...",
+)
 @click.option("--require-key", is_flag=True, help="Reject requests without a key. Any key is accepted.")
 @click.option("--dialect", metavar="NAME", help="Write calls and thinking as text, in this dialect.")
 def command(
@@ -63,7 +64,7 @@ def command(
     host's status, wording and answers. `toolwire hosts` lists them.
 
     \b
-    Example:
+    Examples:
       toolwire simulate anthropic --port 9101
       toolwire simulate all --port 9101 --script turns.toml
       toolwire simulate openai-chat --port 9101 --profile deepseek

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import toolwire
-from toolwire.cli.inputs import BadInput, parse_protocol, read_stdin, report_bad_input
+from toolwire.cli.inputs import BadInput, read_stdin, report_bad_input
+from toolwire.cli.output.terminal import SEVERITY_STYLES, print_line
+from toolwire.cli.values import PROTOCOL
 
 if TYPE_CHECKING:
     from toolwire.canonical.errors import Loss
@@ -17,8 +19,8 @@ EXIT_REFUSED = 3
 
 
 @click.command("translate", short_help="Translate a body or a stream from stdin to stdout.")
-@click.option("--from", "source", type=parse_protocol, required=True, metavar="P", help="The input's protocol.")
-@click.option("--to", "target", type=parse_protocol, required=True, metavar="P", help="The output's protocol.")
+@click.option("--from", "source", type=PROTOCOL, required=True, metavar="P", help="The input's protocol.")
+@click.option("--to", "target", type=PROTOCOL, required=True, metavar="P", help="The output's protocol.")
 @click.option(
     "--kind",
     type=click.Choice(["request", "response", "stream", "error"]),
@@ -81,7 +83,7 @@ def command(
     names of protocols.
 
     \b
-    Example:
+    Examples:
       toolwire translate --from anthropic --to openai-chat < request.json
       toolwire translate --from openai-chat --to anthropic --kind stream < answer.sse
     """
@@ -98,7 +100,7 @@ def command(
     if report is not None:
         _write_report(losses, report)
     if output is None:
-        click.echo(f"Refused: translating to {target} would lose this:", err=True)
+        print_line(("Refused:", "problem"), f" translating to {target} would lose this:", err=True)
     if output is None or report is None:
         _print_losses(losses)
     if output is None:
@@ -147,9 +149,11 @@ def _print_losses(losses: "Sequence[Loss]") -> None:
     """Print each loss with severity and path, and the number of those of no consequence."""
     counted = [loss for loss in losses if loss.severity != "info"]
     for loss in counted:
-        click.echo(str(loss), err=True)
+        print_line(
+            (loss.severity, SEVERITY_STYLES[loss.severity]), str(loss).removeprefix(loss.severity), indent=2, err=True
+        )
     if (others := len(losses) - len(counted)) > 0:
-        click.echo(f"info: {others} more of no consequence (--report lists them)", err=True)
+        print_line((f"info: {others} more of no consequence (--report lists them)", "muted"), err=True)
 
 
 def _write_report(losses: "Sequence[Loss]", report: Path) -> None:

@@ -37,6 +37,7 @@ from toolwire.journal.sqlite_files import (
 from toolwire.journal.writer import RecordSink
 
 _DAY = 86_400.0
+_MIN_PREFIX = 5  # of an id: `ex_` and two digits
 SCHEMA = DatabaseSchema(
     migrations=(("CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, at REAL, records BLOB)",),),
     columns={"batches": frozenset({"number", "at", "records"})},
@@ -51,7 +52,7 @@ class RecordStore(RecordSink, Protocol):
     """Stores records and finds them by id or number."""
 
     def find(self, id: str) -> Record | None:
-        """Return the record with this id, or None."""
+        """Return the record with this id, or the only one whose id begins with it; None if there is none."""
         ...
 
     def latest(self, count: int) -> list[tuple[int, Record]]:
@@ -103,12 +104,17 @@ class SqliteRecordStore:
             raise database_unusable(error) from None
 
     def find(self, id: str) -> Record | None:
-        """Return the record with this id, or None."""
+        """Return the record with this id, or the only one whose id begins with it; None if there is none."""
+        matches: dict[str, Record] = {}
         for _, records in self._read_batches("SELECT number, records FROM batches ORDER BY number DESC"):
             for record in records:
                 if record.id == id:
                     return record
-        return None
+                if len(id) >= _MIN_PREFIX and record.id.startswith(id):
+                    matches[record.id] = record
+        if len(matches) > 1:
+            raise JournalError(f"more than one exchange begins with {id!r}: {', '.join(sorted(matches)[:5])}")
+        return next(iter(matches.values()), None)
 
     def latest(self, count: int) -> list[tuple[int, Record]]:
         """Return the latest records, oldest first, each with its batch number for `records_after`."""

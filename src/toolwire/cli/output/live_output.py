@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from toolwire.cli.output.run_output import TextOutput, truncate_line
+from toolwire.cli.output.terminal import open_console
 from toolwire.runtime.run.events import CallEnded, RunEnded, RunStarted
 
 _REFRESH_RATE = 10
@@ -34,14 +35,14 @@ class _LiveArea:
         description = truncate_line(f"{label}{progress}", self._width - 12)
         now = time.monotonic()
         frame = _SPINNER_FRAMES[int(now * _REFRESH_RATE) % len(_SPINNER_FRAMES)]
-        return Text.assemble((frame, "cyan"), f" {description} ", (f"{now - started_at:.0f}s", "dim"), no_wrap=True)
+        return Text.assemble((frame, "accent"), f" {description} ", (f"{now - started_at:.0f}s", "muted"), no_wrap=True)
 
 
 class LiveOutput(TextOutput):
     """Text output with a live area for running calls, drawn with rich."""
 
     def __init__(self, workspace: str) -> None:
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._console = open_console()
         super().__init__(width=self._console.width, workspace=workspace)
         self._area = _LiveArea(self._console.width)
         self._live: Live | None = None
@@ -49,7 +50,7 @@ class LiveOutput(TextOutput):
 
     def on_run_started(self, event: RunStarted) -> None:
         """Write the model, and whether the run was resumed."""
-        self.write_line(f"{truncate_line(event.model, 100)}{', resumed' if event.resumed else ''}", "dim")
+        self.write_line(f"{truncate_line(event.model, 100)}{', resumed' if event.resumed else ''}", "muted")
 
     def on_turn_started(self) -> None:
         """Show that the model is thinking."""
@@ -71,7 +72,7 @@ class LiveOutput(TextOutput):
     def on_thinking(self, text: str) -> None:
         """Write a piece of the model's reasoning, dimmed."""
         self._remove_activity("")
-        self._console.print(Text(text, style="dim italic"), end="", soft_wrap=True)
+        self._console.print(Text(text, style="muted italic"), end="", soft_wrap=True)
         self._is_in_thinking, self._is_mid_line = True, not text.endswith("\n")
 
     def on_call_started(self, id: str) -> None:

@@ -48,26 +48,13 @@ def strip_controls(text: str) -> str:
     return _CONTROL_CHARACTER.sub("", _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
-def escape_controls(text: str) -> str:
-    """Replace each unprintable character with a visible escape."""
-    return "".join(char if char.isprintable() or char == "\n" else _escape_character(char) for char in text)
-
-
 def truncate_line(text: str, width: int) -> str:
     """Return the beginning of a text as one line of at most `width` characters."""
     line = " ".join(strip_controls(text[: 20 * width]).split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def _escape_character(character: str) -> str:
-    r"""Return the visible escape of a character, such as `\x1b`; a tab stays as it is."""
-    if character == "\t":
-        return "\t"
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-_STATUS_MARKS = {"ok": ("+", "green"), "error": ("x", "red"), "denied": ("-", "yellow")}
+_STATUS_MARKS = {"ok": ("+", "good"), "error": ("x", "problem"), "denied": ("-", "warning")}
 _MAX_VALUE_CHARS = 100
 _IN_DOUBT_TEXT = "in doubt: it may have taken effect; not run again"
 # The record of a call that was denied because no approver was available, and the text shown for it.
@@ -188,7 +175,7 @@ class TextOutput:
 
     def write_note(self, text: str) -> None:
         """Write a message from toolwire itself."""
-        self.write_line(f"toolwire: {truncate_line(text, 1000)}", "yellow")
+        self.write_line(f"toolwire: {truncate_line(text, 1000)}", "warning")
 
     def on_call_ended(self, event: CallEnded) -> None:
         """Write the call with its status and duration, and the first line of its result."""
@@ -198,15 +185,15 @@ class TextOutput:
         seconds = f"  {_format_seconds(record.end - record.start)}" if record.end > record.start else ""
         self.write_line(f"{mark} {truncate_line(call, self.width - 10)}{seconds}", style)
         if record.error == "in_doubt":
-            self.write_line(f"  {_IN_DOUBT_TEXT}", "red")
+            self.write_line(f"  {_IN_DOUBT_TEXT}", "problem")
         elif outcome := outcome_line(record):
-            self.write_line(f"  {truncate_line(outcome, self.width - 3)}", "dim")
+            self.write_line(f"  {truncate_line(outcome, self.width - 3)}", "muted")
 
     def on_run_ended(self, event: RunEnded) -> None:
         """Write how the run ended, with its counts and duration."""
         self.write_line(
             format_run_end(event, time.monotonic() - self._started_at),
-            "dim" if event.stopped == "finished" else "yellow",
+            "muted" if event.stopped == "finished" else "warning",
         )
 
     def _end_line(self) -> None:

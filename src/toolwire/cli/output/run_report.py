@@ -12,7 +12,8 @@ import msgspec
 
 from toolwire.agent import RunMetadata
 from toolwire.canonical.content import Media, Message, Part, Text
-from toolwire.cli.output.run_output import escape_controls, format_usage, strip_controls, truncate_line
+from toolwire.cli.output.run_output import format_usage, strip_controls, truncate_line
+from toolwire.cli.output.terminal import escape_controls
 from toolwire.codec.encoding.media import image_size
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.providers.discovery import configured_providers

@@ -1,0 +1,28 @@
+"""`toolwire completion`: print the script that completes commands, options and values in a shell."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from toolwire.cli.inputs import BadInput
+
+SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_TOOLWIRE_COMPLETE"
+
+
+@click.command("completion", short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the script that completes toolwire's commands, options and values in SHELL.
+
+    Values are completed too: protocols, agents, hosts, providers, and the ids of runs and recorded exchanges.
+
+    \b
+    Examples:
+      toolwire completion bash > ~/.local/share/bash-completion/completions/toolwire
+      toolwire completion zsh > ~/.zfunc/_toolwire     # with fpath+=~/.zfunc before compinit in ~/.zshrc
+      toolwire completion fish > ~/.config/fish/completions/toolwire.fish
+    """
+    completer = get_completion_class(shell)
+    if completer is None:
+        raise BadInput(f"no completion for {shell}")
+    click.echo(completer(click.get_current_context().find_root().command, {}, "toolwire", _VARIABLE).source())

@@ -1,0 +1,97 @@
+"""Groups of commands: whole help texts, and errors of the user in one line, never as a traceback."""
+
+import errno
+import io
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from toolwire.cli.output.terminal import print_error
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class CommandGroup(click.Group):
+    """A group that lists its commands with their whole summaries."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of their definition."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries of all commands."""
+        self.write_section(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def write_section(self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: list[str]) -> None:
+        """Write the summaries of some commands under a title."""
+        commands = [(name, self.get_command(ctx, name)) for name in names]
+        rows = [(name, found.get_short_help_str(limit=1000)) for name, found in commands if found is not None]
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+class MainGroup(CommandGroup):
+    """The group of all commands, each in a module that is imported only when the command is used or listed."""
+
+    def __init__(self, *arguments: Any, sections: dict[str, tuple[str, ...]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sections = sections
+        self._names = [name for names in sections.values() for name in names]
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the sections."""
+        return self._names
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """Import and return the command `name`, or None if there is no such command."""
+        if name not in self._names:
+            return None
+        command: click.Command = import_module(f".{name}", "toolwire.cli").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of each section."""
+        for title, names in self._sections.items():
+            self.write_section(ctx, formatter, title, list(names))
+
+    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]
+        """Run the command line, and exit with its code; a mistake of the user is one line on stderr."""
+        if not standalone_mode:
+            return super().main(*arguments, standalone_mode=False, **options)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes
+        try:
+            code = super().main(*arguments, standalone_mode=False, **options)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.message, err=True)
+            sys.exit(EXIT_BAD_INPUT)
+        except click.ClickException as error:
+            print_error(_describe_error(error))
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(EXIT_INTERRUPTED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            print_error(describe_os_error(error))
+            sys.exit(EXIT_BAD_INPUT)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _describe_error(error: click.ClickException) -> str:
+    """Return the message of an error, with the command whose help explains the usage."""
+    message = error.format_message()
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    message = f"{message[:1].lower()}{message[1:]}".rstrip(".")
+    return f"{message} (see `{error.ctx.command_path} --help`)"
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return what the system refused, and for which file."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
