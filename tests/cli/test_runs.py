@@ -350,7 +350,7 @@ def test_list_is_newest_first_and_filters_by_workspace(tmp_path: Path) -> None:
     run_toolwire(tmp_path, "ask", "elsewhere", "--no-tools", "--workspace", "other")
     lines = run_toolwire(tmp_path, "runs", "list").out.splitlines()
     assert [line.rpartition("simulated  ")[2] for line in lines] == ["elsewhere", "question 1", "question 0"]
-    assert all("  finished     anthropic/simulated  " in line for line in lines)
+    assert all("  finished  anthropic/simulated  " in line for line in lines)
     assert len(run_toolwire(tmp_path, "runs", "list", "-n", "1").out.splitlines()) == 1
     (only,) = run_toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
     assert json.loads(only)["prompt"] == "elsewhere"

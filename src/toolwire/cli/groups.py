@@ -3,6 +3,7 @@
 import errno
 import io
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -57,15 +58,16 @@ class MainGroup(CommandGroup):
         for title, names in self._sections.items():
             self.write_section(ctx, formatter, title, list(names))
 
-    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]
+    # The entry point and `click.testing.CliRunner` need only this form.
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+    ) -> Any:
         """Run the command line, and exit with its code; a mistake of the user is one line on stderr."""
-        if not standalone_mode:
-            return super().main(*arguments, standalone_mode=False, **options)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
                 stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes
         try:
-            code = super().main(*arguments, standalone_mode=False, **options)
+            code = super().main(args, prog_name, standalone_mode=False, **options)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.message, err=True)
             sys.exit(EXIT_BAD_INPUT)

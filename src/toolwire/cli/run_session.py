@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from toolwire.agent import Agent
 from toolwire.cli.output.run_output import JsonOutput, TextOutput
-from toolwire.cli.output.terminal import escape_controls
+from toolwire.cli.output.terminal import diff_style, escape_controls
 from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest, Approver, AutoApprover
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.loop import run_ended
@@ -123,7 +123,7 @@ class TerminalApprover:
         if request.preview is None or not request.preview.startswith("--- "):  # a diff already shows the arguments
             texts += [(f"{name}: {text}" if name else text, lambda _: "") for name, text in _argument_texts(request)]
         if request.preview is not None:
-            texts.append((request.preview, _diff_style))
+            texts.append((request.preview, diff_style))
         hidden = 0
         for text, style in texts:
             lines, left_out = _excerpt_lines(escape_controls(text).rstrip("\n").split("\n"), truncate=truncate)
@@ -176,13 +176,6 @@ def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]
             line = f"{line[: _MAX_LINE_CHARS - tail]}[... {left_out} characters not shown ...]{line[-tail:]}"  # noqa: PLW2901
         shown.append(line)
     return shown, hidden
-
-
-def _diff_style(line: str) -> str:
-    """Return the terminal style, such as `green`, of a line of a unified diff; "" for none."""
-    if line.startswith(("+++", "---", "@@")):
-        return "muted"
-    return {"+": "good", "-": "problem"}.get(line[:1], "")
 
 
 class AbsentApprover:

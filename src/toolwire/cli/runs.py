@@ -1,6 +1,5 @@
 """`toolwire runs`: list, show, resume and replay the runs of agents."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from toolwire.cli.groups import CommandGroup
 from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.output.terminal import json_option, print_json, print_line
+from toolwire.cli.values import complete_runs
 
 if TYPE_CHECKING:
     from toolwire.cli.output.run_report import RunReport
@@ -20,14 +22,20 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., None])
 _FILE = click.Path(path_type=Path)
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
-_RUN_ARGUMENT = click.argument("run", metavar="RUN")
+_RUN_ARGUMENT = click.argument("run", metavar="RUN", shell_complete=complete_runs)
 
 
-@click.group("runs", short_help="List, show, resume and replay runs.")
+@click.group("runs", cls=CommandGroup, short_help="List, show, resume and replay runs.")
 def command() -> None:
     """List, show, resume and replay the runs of `toolwire ask`.
 
     RUN is the id of a run, the beginning of one if it is unique, or `last`.
+
+    \b
+    Examples:
+      toolwire runs list
+      toolwire runs show last
+      toolwire runs resume last
     """
 
 
@@ -42,29 +50,35 @@ def _journal_options(function: _Command) -> _Command:
 @command.command("list")
 @click.option("-n", "--lines", type=click.IntRange(1), default=20, metavar="N", help="Number of runs. Default: 20.")
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="Only runs in this folder.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@json_option("Print one JSON object per line.")
 @_journal_options
 def list_runs(
     *, lines: int, workspace: Path | None, as_json: bool, journal: Path | None, config_path: Path | None
 ) -> None:
     """List the latest runs, newest first.
 
-    Prints id, time, state, model and the beginning of the prompt.
+    Prints id, time, state, model and the beginning of the prompt. On a terminal the time is an age, such as 5m.
 
     \b
-    Example:
+    Examples:
       toolwire runs list -n 5
     """
     with _open_runs(journal, config_path) as (runs, config):
-        from toolwire.cli.output.run_report import load_reports, summary_as_json, summary_line
+        from toolwire.cli.output.run_report import load_reports, print_summaries, summary_as_json
 
-        for report in load_reports(runs, config, lines, workspace):
-            click.echo(json.dumps(summary_as_json(report)) if as_json else summary_line(report))
+        reports = list(load_reports(runs, config, lines, workspace))
+        if not reports:
+            print_line(("no runs are recorded yet", "muted"), err=True)
+        if as_json:
+            for report in reports:
+                print_json(summary_as_json(report), indent=False)
+        else:
+            print_summaries(reports)
 
 
 @command.command("show")
 @_RUN_ARGUMENT
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @click.option("--pictures", type=_FILE, metavar="DIR", help="Write the screenshots as an HTML page to DIR.")
 @_journal_options
 def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None, config_path: Path | None) -> None:
@@ -74,25 +88,24 @@ def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None
     removed.
 
     \b
-    Example:
+    Examples:
       toolwire runs show last
       toolwire runs show last --pictures /tmp/seen
     """
     with _open_runs(journal, config_path) as (runs, config):
-        from toolwire.cli.output.run_report import load_report, report_as_json, report_lines
+        from toolwire.cli.output.run_report import load_report, print_report, report_as_json
 
         report = load_report(runs, config, run)
         if pictures is not None:
             from toolwire.cli.output.screenshot_report import write_screenshots
 
             path, count = write_screenshots(report, pictures)
-            click.echo(f"{count} picture{'' if count == 1 else 's'}: {path}")
+            print_line(f"{count} picture{'' if count == 1 else 's'}: {path}")
             return
         if as_json:
-            click.echo(json.dumps(report_as_json(report), indent=2))
-            return
-        for line in report_lines(report):
-            click.echo(line)
+            print_json(report_as_json(report))
+        else:
+            print_report(report)
 
 
 @command.command("resume")
@@ -102,7 +115,7 @@ def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None
 @click.option("--yes", is_flag=True, help="Approve every call. Denied calls stay denied.")
 @click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your permissions.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Limit of model turns. Default: the run's.")
-@click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to stdout.")
+@json_option("Write events as JSON lines to stdout.")
 @_journal_options
 def resume(*, run: str, as_json: bool, journal: Path | None, config_path: Path | None, **options: Any) -> None:
     """Resume a run that was stopped, killed or is waiting for approval.
@@ -114,7 +127,7 @@ def resume(*, run: str, as_json: bool, journal: Path | None, config_path: Path |
     Exit codes: as for `toolwire ask`.
 
     \b
-    Example:
+    Examples:
       toolwire runs resume last --approve call_1
     """
     with _open_runs(journal, config_path) as (runs, config):
@@ -201,6 +214,7 @@ def _preset_answers(
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="For live tools: use this folder, not the run's.")
 @click.option("--yes", is_flag=True, help="For live tools: approve every call.")
 @click.option("--no-sandbox", is_flag=True, help="For live tools: run commands without a sandbox.")
+@json_option("Print the differences as one JSON object.")
 @_journal_options
 def replay(*, run: str, journal: Path | None, config_path: Path | None, **options: Any) -> None:
     """Replay the recorded turns of the model, and show differences.
@@ -210,7 +224,7 @@ def replay(*, run: str, journal: Path | None, config_path: Path | None, **option
     be replayed.
 
     \b
-    Example:
+    Examples:
       toolwire runs replay last
       toolwire runs replay last --tools live --workspace /tmp/copy
     """
@@ -227,6 +241,7 @@ def _replay_run(
     workspace: Path | None,
     yes: bool,
     no_sandbox: bool,
+    as_json: bool,
     has_config_option: bool,
 ) -> int:
     """Replay a run, print the differences, and return the exit code."""
@@ -236,7 +251,7 @@ def _replay_run(
 
     from toolwire.cli.agent_options import apply_sandbox_flag, build_agent, build_tools, decode_job
     from toolwire.cli.output.run_output import TextOutput
-    from toolwire.cli.output.run_report import difference_lines, load_report
+    from toolwire.cli.output.run_report import differences_as_json, load_report, print_differences
     from toolwire.cli.run_session import build_approver, follow_run
     from toolwire.runtime.run.replay import ReplayApprover, ReplayModel, compare_calls, replay_tools
 
@@ -264,11 +279,10 @@ def _replay_run(
     follow_run(agent, lambda _: stream, output, None)
     new_messages = stream.run.messages[len(prompt_messages) :]
     differences = list(compare_calls(report.turns, new_messages, None if live else stream.run.calls))
-    for difference in differences:
-        for line in difference_lines(difference, report.redactor):
-            click.echo(line)
-    if not differences:
-        click.echo("no difference")
+    if as_json:
+        print_json({"run": report.id, "differences": differences_as_json(differences, report.redactor)})
+    else:
+        print_differences(differences, report.redactor)
     return 1 if differences else 0
 
 

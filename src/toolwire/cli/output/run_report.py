@@ -3,7 +3,7 @@
 import difflib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from toolwire.agent import RunMetadata
 from toolwire.canonical.content import Media, Message, Part, Text
 from toolwire.cli.output.run_output import format_usage, strip_controls, truncate_line
-from toolwire.cli.output.terminal import escape_controls
+from toolwire.cli.output.terminal import Column, Style, Table, diff_style, print_line, terminal_width
 from toolwire.codec.encoding.media import image_size
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.providers.discovery import configured_providers
@@ -26,6 +26,7 @@ from toolwire.runtime.run.replay import CallDifference
 
 _MAX_RESULT_CHARS = 2000
 _MAX_DIFF_LINES = 40
+_MAX_PROMPT_CHARS = 100
 
 
 class RunReport:
@@ -114,11 +115,51 @@ def summary_as_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def summary_line(report: RunReport) -> str:
-    """Return id, time, state, model and prompt of a run as one line."""
-    prompt = truncate_line(report.redactor.redact_text(report.prompt), 60)
-    model = truncate_line(report.metadata.model, 40)
-    return f"{report.id}  {format_time(report.started_at)}  {report.state:<11}  {model}  {prompt}"
+_STATE_STYLES: dict[str, Style] = {
+    "finished": "good",
+    "running": "accent",
+    "waiting": "warning",
+    "interrupted": "warning",
+    "failed": "problem",
+}
+
+
+def _summary_fields(report: RunReport) -> tuple[str, str]:
+    """Return model and prompt of a run; those of an MCP server have neither."""
+    if not report.metadata.model and not report.metadata.messages:
+        return "-", f"calls from MCP clients ({report.metadata.agent})"
+    prompt = truncate_line(report.redactor.redact_text(report.prompt), _MAX_PROMPT_CHARS)
+    return truncate_line(report.metadata.model, 40) or "-", prompt
+
+
+def print_summaries(reports: Iterable[RunReport]) -> None:
+    """Print id, time, state, model and prompt of each run as a row."""
+    is_terminal = terminal_width() is not None
+    table = Table(
+        Column("run"),
+        Column("age" if is_terminal else "time"),
+        Column("state"),
+        Column("model", is_flexible=True),
+        Column("prompt", is_flexible=True),
+    )
+    table.print_rows(
+        (
+            (report.id, "accent"),
+            format_age(report.started_at) if is_terminal else format_time(report.started_at),
+            (report.state, _STATE_STYLES.get(report.state, "warning")),
+            *_summary_fields(report),
+        )
+        for report in reports
+    )
+
+
+def format_age(timestamp: float) -> str:
+    """Format the time since a moment in its largest unit, such as `5m`."""
+    seconds = max(time.time() - timestamp, 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f}{unit}"
+    return f"{seconds:.0f}s"
 
 
 def format_time(timestamp: float) -> str:
@@ -234,73 +275,98 @@ def _part_text(part: Part) -> str:
 # ---- as text
 
 
-def report_lines(report: RunReport) -> Iterator[str]:
-    """Yield the lines that show a run: its prompt, turns and calls."""
+def print_report(report: RunReport) -> None:
+    """Print a run: its prompt, turns and calls."""
     redact = report.redactor.redact_text
-    yield summary_line(report)
-    yield f"workspace {escape_controls(report.metadata.facts.get('workspace', ''))}"
-    yield f"prompt {strip_controls(redact(report.prompt))}"
+    state = (report.state, _STATE_STYLES.get(report.state, "warning"))
+    model, _ = _summary_fields(report)
+    print_line((report.id, "accent"), f"  {format_time(report.started_at)}  ", state, f"  {model}", indent=2)
+    print_line(f"workspace {report.metadata.facts.get('workspace', '')}")
+    print_text(f"prompt {redact(report.prompt)}")
     for turn in report.turns:
         usage = "" if turn.response is None else f", {format_usage(turn.response.usage)}"
         duration = "not answered" if turn.finished_at is None else f"{turn.finished_at - turn.started_at:.1f}s"
-        yield f"\n--- turn {turn.number}, {duration}{usage}"
+        print_line()
+        print_line((f"--- turn {turn.number}, {duration}{usage}", "strong"))
         if text := redact("".join(map(message_text, turn.messages))).strip():
-            yield strip_controls(text)
+            print_text(text)
         for id, name, arguments in turn_calls(turn):
-            yield from _call_lines(id, name, redact(arguments), turn.calls.get(id), report.redactor)
+            _print_call(id, name, redact(arguments), turn.calls.get(id), report.redactor)
     if report.end_event is not None:
         reason = f": {truncate_line(redact(report.end_event.why), 300)}" if report.end_event.why else ""
-        yield f"\n{report.end_event.stopped}{reason}"
+        print_line()
+        print_line(state, reason, indent=2)
     for request in report.pending_approvals:
-        yield f"waiting: toolwire runs resume {report.id} --approve {escape_controls(request.call_id)}"
+        print_line(("waiting:", "warning"), f" toolwire runs resume {report.id} --approve {request.call_id}")
     for id in report.calls_in_doubt:
-        yield f"in doubt: {escape_controls(id)} was running when the run ended"
+        print_line(("in doubt:", "problem"), f" {id} was running when the run ended")
 
 
-def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines that show a call, its approval and its result."""
-    yield f"* {escape_controls(name)} {escape_controls(id)}: {call_state(call)}"
-    yield f"  arguments {escape_controls(arguments)}"
+def print_text(text: str, prefix: str = "", style: Style = "") -> None:
+    """Print text of a model, a tool or a user, without control characters; a prefix sets each line apart."""
+    for line in strip_controls(text).rstrip("\n").split("\n"):
+        print_line(prefix, (line, style), indent=len(prefix))
+
+
+_CALL_STYLES: dict[str, Style] = {"ok": "good", "error": "problem", "in doubt": "problem"}
+
+
+def _print_call(id: str, name: str, arguments: str, call: RecordedCall | None, redactor: Redactor) -> None:
+    """Print a call, its approval and its result."""
+    state = call_state(call)
+    print_line((f"* {name}", "strong"), f" {id}: ", (state, _CALL_STYLES.get(state, "warning")), indent=2)
+    print_line(f"  arguments {arguments}", indent=4)
     if call is None:
         return
     if call.approval_request is not None and call.is_waiting:
-        yield f"  waits: {escape_controls(call.approval_request.reason)}"
+        print_line(f"  waits: {call.approval_request.reason}", indent=4)
         if call.approval_request.preview is not None:
-            yield _indent(escape_controls(redactor.redact_text(call.approval_request.preview)))
+            for line in redactor.redact_text(call.approval_request.preview).rstrip("\n").split("\n"):
+                print_line("  | ", line, indent=4)
     if call.outcome is None:
         return
     record = call.outcome.record
-    notes = [f"{record.end - record.start:.3f}s", escape_controls(record.approval)]
+    notes = [f"{record.end - record.start:.3f}s", record.approval]
     notes += [
         f"{count} {label}" for count, label in ((record.retries, "retries"), (record.redacted, "redacted")) if count
     ]
     notes += ["truncated"] if record.truncated else []
     notes += [f"error {record.error}"] if record.error else []
-    yield f"  {', '.join(notes)}"
+    print_line(("  " + ", ".join(notes), "muted"), indent=4)
     text = redactor.redact_text(content_text(call.outcome.result.content))
-    yield _indent(strip_controls(text[:_MAX_RESULT_CHARS]))
+    print_text(text[:_MAX_RESULT_CHARS], "  | ")
     if len(text) > _MAX_RESULT_CHARS:
-        yield f"  ... {len(text)} characters in total: use --json to see all"
-
-
-def _indent(text: str) -> str:
-    """Prefix each line of a text with a bar, to set a result apart."""
-    return "\n".join(f"  | {line}" for line in text.rstrip("\n").split("\n"))
+        print_line((f"  ... {len(text)} characters in total: use --json to see all", "muted"))
 
 
 # ---- differences found by a replay
 
 
-def difference_lines(difference: CallDifference, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines that show how a replayed call differs; long texts as a unified diff."""
-    for change in difference.differences:
-        location = f"turn {difference.turn} {escape_controls(difference.tool)} {escape_controls(difference.id)}"
-        if isinstance(change.before, str) and isinstance(change.after, str) and "\n" in change.before + change.after:
-            yield f"{location}: {change.kind} {change.path}"
-            before, after = (redactor.redact_text(text).splitlines() for text in (change.before, change.after))
-            lines = list(difflib.unified_diff(before, after, "then", "now", lineterm="", n=1))
-            yield _indent(strip_controls("\n".join(lines[:_MAX_DIFF_LINES])))
-            if len(lines) > _MAX_DIFF_LINES:
-                yield f"  ... {len(lines) - _MAX_DIFF_LINES} more lines"
-        else:
-            yield strip_controls(redactor.redact_text(f"{location}: {change}"))
+def print_differences(differences: Sequence[CallDifference], redactor: Redactor) -> None:
+    """Print how replayed calls differ; long texts as a unified diff."""
+    for difference in differences:
+        location = f"turn {difference.turn} {difference.tool} {difference.id}"
+        for change in difference.differences:
+            is_text = isinstance(change.before, str) and isinstance(change.after, str)
+            if is_text and "\n" in change.before + change.after:
+                print_line(f"{location}: {change.kind} {change.path}", indent=2)
+                before, after = (redactor.redact_text(text).splitlines() for text in (change.before, change.after))
+                lines = list(difflib.unified_diff(before, after, "then", "now", lineterm="", n=1))
+                for line in lines[:_MAX_DIFF_LINES]:
+                    print_text(line, "  | ", diff_style(line))
+                if len(lines) > _MAX_DIFF_LINES:
+                    print_line((f"  ... {len(lines) - _MAX_DIFF_LINES} more lines", "muted"))
+            else:
+                print_text(redactor.redact_text(f"{location}: {change}"))
+    if not differences:
+        print_line(("no difference", "good"))
+
+
+def differences_as_json(differences: Sequence[CallDifference], redactor: Redactor) -> list[dict[str, Any]]:
+    """Return the differences of a replay as JSON data, with secrets redacted."""
+    listed = [
+        {"turn": difference.turn, "call": difference.id, "tool": difference.tool, **msgspec.to_builtins(change)}
+        for difference in differences
+        for change in difference.differences
+    ]
+    return [_redact_value(item, redactor) for item in listed]

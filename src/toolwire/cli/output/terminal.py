@@ -136,6 +136,14 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:length].rstrip()}…"
 
 
+def diff_style(line: str) -> Style:
+    """Return the style of a line of a unified diff; "" for none."""
+    if line.startswith(("+++", "---", "@@")):
+        return "muted"
+    styles: dict[str, Style] = {"+": "good", "-": "problem"}
+    return styles.get(line[:1], "")
+
+
 # ---- lines
 
 
