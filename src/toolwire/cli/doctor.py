@@ -3,14 +3,19 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
+from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.output.terminal import Style, json_option, print_json, print_line, show_progress
+from toolwire.cli.values import complete_providers
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import Config
+    from toolwire.gateway.doctor import Finding
+
+_STATUS_WIDTH = 9
 
 
 @click.command("doctor", short_help="Check the gateway's configuration, keys and providers.")
@@ -20,9 +25,15 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Timeout per provider. Default: 5."
 )
-@click.option("--probe", metavar="PROVIDER", help="Find out with tiny requests what a provider accepts.")
+@click.option(
+    "--probe",
+    metavar="PROVIDER",
+    shell_complete=complete_providers,
+    help="Find out with tiny requests what a provider accepts.",
+)
 @click.option("--model", metavar="MODEL", help="The model to probe. Default: the provider's default_model.")
-def command(path: Path | None, timeout: float, probe: str | None, model: str | None) -> None:
+@json_option("Print one JSON object; not with --probe.")
+def command(path: Path | None, timeout: float, probe: str | None, model: str | None, *, as_json: bool) -> None:
     """Check the configuration that `toolwire serve` would use, its access control, and each provider.
 
     Prints one line per check, with advice where something is wrong. Providers are only asked for their list of models.
@@ -32,7 +43,7 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
     toolwire.toml. Progress goes to standard error. Works for the protocols openai-chat, openai-responses and anthropic.
 
     \b
-    Example:
+    Examples:
       toolwire doctor --config toolwire.toml
       toolwire doctor --probe company >> toolwire.toml
     """
@@ -45,6 +56,8 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
         config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
         config = Config() if config_path is None else read_config(config_path)
         variables = {} if config_path is None else key_variables(config_path)
+        if probe is not None and as_json:
+            raise BadInput("--json can't be used with --probe, which prints TOML")
         if probe is not None:
             _probe(config, probe, model, timeout)
             return
@@ -52,11 +65,29 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
             f"no {DEFAULT_CONFIG}; using API keys from the environment" if config_path is None else str(config_path)
         )
         findings = [Finding("configuration", source)]
-        findings += asyncio.run(diagnose(config, variables, os.environ, timeout))
-    for finding in findings:
-        click.echo(str(finding))
-    if not all(finding.is_ok for finding in findings):
+        with show_progress("asking the providers"):
+            findings += asyncio.run(diagnose(config, variables, os.environ, timeout))
+    is_ok = all(finding.is_ok for finding in findings)
+    if as_json:
+        print_json({"ok": is_ok, "findings": [_as_json(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            _print_finding(finding)
+    if not is_ok:
         sys.exit(1)
+
+
+def _print_finding(finding: "Finding") -> None:
+    """Print a finding with its advice."""
+    status: tuple[str, Style] = ("ok", "good") if finding.is_ok else ("problem", "problem")
+    padding = " " * (_STATUS_WIDTH - len(status[0]))
+    advice = f"; {finding.advice}" if finding.advice else ""
+    print_line(status, padding, f"{finding.subject}: {finding.detail}{advice}", indent=_STATUS_WIDTH)
+
+
+def _as_json(finding: "Finding") -> dict[str, Any]:
+    """Return a finding as JSON data."""
+    return {"ok": finding.is_ok, "subject": finding.subject, "detail": finding.detail, "advice": finding.advice}
 
 
 def _probe(config: "Config", name: str, model: str | None, timeout: float) -> None:

@@ -1,19 +1,19 @@
 """`toolwire hosts`: list the known servers, and what each accepts of its protocol."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from toolwire.cli.inputs import BadInput
+from toolwire.cli.output.terminal import json_option, print_json, print_line
+from toolwire.cli.values import complete_hosts
 
 
 @click.command("hosts", short_help="List the known servers and what they accept.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_hosts)
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Include [hosts] of this file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def command(name: str | None, config_path: Path | None, *, as_json: bool) -> None:
     """List the known servers, or show one: which part of each protocol it accepts, and how that is known.
 
@@ -36,9 +36,11 @@ def command(name: str | None, config_path: Path | None, *, as_json: bool) -> Non
         raise BadInput(f"unknown host {name!r}: {hint}")
     if as_json:
         names = list(tables.names) if name is None else [name]
-        click.echo(json.dumps([_as_json(profile) for name in names for profile in tables.profiles(name)], indent=2))
+        print_json([_as_json(profile) for name in names for profile in tables.profiles(name)])
+    elif name is None:
+        _print_overview(tables)
     else:
-        click.echo("\n".join(_overview_lines(tables) if name is None else _host_lines(tables, name)))
+        _print_host(tables, name)
 
 
 def _configured_hosts(path: Path | None) -> dict[str, dict[str, Any]]:
@@ -54,32 +56,33 @@ def _configured_hosts(path: Path | None) -> dict[str, dict[str, Any]]:
         raise BadInput(str(error)) from None
 
 
-def _overview_lines(tables: Any) -> Iterator[str]:
-    """Yield a line for each host: its name, its title, its protocols and its addresses."""
+def _print_overview(tables: Any) -> None:
+    """Print two lines for each host: its name, its title, its protocols and its addresses."""
     from toolwire.codec.hosts.description import describe_addresses
 
     rows = [(name, tables.profiles(name)) for name in tables.names]
     width = max(len(name) for name, _ in rows) + 2
     for name, profiles in rows:
         protocols = ", ".join(profile.protocol for profile in profiles)
-        yield f"{name.ljust(width)}{profiles[0].title or name} ({protocols})"
+        title = f"{' ' * (width - len(name))}{profiles[0].title or name} "
+        print_line((name, "accent"), title, (f"({protocols})", "muted"), indent=width)
         if addresses := describe_addresses(profiles[0]):
-            yield f"{' ' * width}{addresses}"
+            print_line(f"{' ' * width}{addresses}", indent=width)
 
 
-def _host_lines(tables: Any, name: str) -> Iterator[str]:
-    """Yield every fact in which a host differs from the vendor's API, with its source, for each of its protocols."""
+def _print_host(tables: Any, name: str) -> None:
+    """Print every fact in which a host differs from the vendor's API, with its source, for each of its protocols."""
     from toolwire.codec.hosts.description import describe_addresses, describe_facts, describe_source
 
     for profile in tables.profiles(name):
-        yield f"{profile.title or name}: {profile.protocol}"
+        print_line((f"{profile.title or name}: {profile.protocol}", "strong"))
         if addresses := describe_addresses(profile):
-            yield f"  {addresses}"
+            print_line(f"  {addresses}", indent=2)
         for fact in describe_facts(profile):
-            yield f"  {fact.name.ljust(26)}{fact.value}"
+            print_line("  ", (fact.name, "accent"), f"{' ' * (26 - len(fact.name))}{fact.value}", indent=28)
             if source := describe_source(fact.source):
-                yield f"  {' ' * 26}[{source}]"
-        yield ""
+                print_line(" " * 28, (f"[{source}]", "muted"), indent=28)
+        print_line()
 
 
 def _as_json(profile: Any) -> Any:

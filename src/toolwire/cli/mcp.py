@@ -5,11 +5,15 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from msgspec import Struct
 
+from toolwire.cli.groups import CommandGroup
 from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.output.terminal import Column, Style, Table, json_option, print_json, print_line, show_progress
+from toolwire.cli.values import complete_mcp_servers
 from toolwire.installation import require_extra
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.mcp.toolset import McpToolset
     from toolwire.runtime.tool import Tool, ToolOutput
 
+_MAX_DESCRIPTION = 100
 _config_option = click.option(
     "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
 )
@@ -34,11 +39,16 @@ def _rule_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group("mcp", short_help="List, call and serve MCP servers.")
+@click.group("mcp", cls=CommandGroup, short_help="List, call and serve MCP servers.")
 def command() -> None:
     """List and call MCP servers, or be one.
 
     Servers are configured in the [mcp.servers.NAME] sections of toolwire.toml, and only there.
+
+    \b
+    Examples:
+      toolwire mcp list
+      toolwire mcp call files read_file '{"path": "README.md"}'
     """
     import logging
 
@@ -49,49 +59,97 @@ def command() -> None:
 @command.command("list")
 @_config_option
 @click.option("--tools/--no-tools", "tools", default=True, help="Also list their tools.")
-def list_servers(path: Path | None, *, tools: bool) -> None:
-    """Connect to every server and list its tools."""
+@json_option()
+def list_servers(path: Path | None, *, tools: bool, as_json: bool) -> None:
+    """Connect to every server and list its tools.
 
-    async def print_servers(toolsets: "list[McpToolset]") -> bool:
-        """Connect to all servers and print them; return True if every one is up."""
+    Exit code 1: a server is not available.
+
+    \b
+    Examples:
+      toolwire mcp list
+      toolwire mcp list --no-tools --config toolwire.toml
+    """
+
+    async def describe_servers(toolsets: "list[McpToolset]") -> "list[_ServerReport]":
+        """Connect to all servers, and describe them."""
         await asyncio.gather(*(toolset.open() for toolset in toolsets))
-        for toolset in toolsets:
-            await _print_server(toolset, tools=tools)
-        return all(toolset.state == "up" for toolset in toolsets)
+        return [await _describe_server(toolset) for toolset in toolsets]
 
     with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(path)
-        for name, server in config.mcp.servers.items():
-            if not server.enabled:
-                click.echo(f"{name}: disabled")
-        if not config.mcp.servers:
-            click.echo("no MCP servers are configured: add an [mcp.servers.NAME] section")
-        sys.exit(0 if asyncio.run(_with_toolsets(config, print_servers)) else 1)
-
-
-async def _print_server(toolset: "McpToolset", *, tools: bool) -> None:
-    """Print the state of a server, and its tools."""
-    if toolset.state == "up":
-        listed = await toolset.tools()
-        noun = "tool" if len(listed) == 1 else "tools"
-        click.echo(f"{toolset.name}: up, {await toolset.protocol_version()}, {len(listed)} {noun}")
-        for tool in listed if tools else ():
-            click.echo(f"  {tool.name}  {' '.join(tool.description.split())[:100]}")
+        disabled = [name for name, server in config.mcp.servers.items() if not server.enabled]
+        with show_progress("connecting to the MCP servers"):
+            reports = asyncio.run(_with_toolsets(config, describe_servers))
+    reports = [*(_ServerReport(name, "disabled") for name in disabled), *reports]
+    if as_json:
+        print_json([_as_json(report, tools=tools) for report in reports])
+    elif not reports:
+        print_line("no MCP servers are configured: add an [mcp.servers.NAME] section")
     else:
-        click.echo(f"{toolset.name}: down: {toolset.error}")
-    for text in toolset.take_warnings():
-        click.echo(text, err=True)
+        for report in reports:
+            _print_server(report, tools=tools)
+    for text in [text for report in reports for text in report.warnings]:
+        print_line(("warning:", "warning"), f" {text}", indent=2, err=True)
+    sys.exit(1 if any(report.state == "down" for report in reports) else 0)
+
+
+class _ServerReport(Struct):
+    """The state of an MCP server, and its tools."""
+
+    name: str
+    state: Literal["up", "down", "disabled"]
+    version: str | None = None
+    """The version of MCP that the server speaks."""
+    error: str | None = None
+    tools: tuple["Tool", ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+async def _describe_server(toolset: "McpToolset") -> _ServerReport:
+    """Describe a server that is up or down."""
+    if toolset.state != "up":
+        return _ServerReport(toolset.name, "down", error=toolset.error, warnings=tuple(toolset.take_warnings()))
+    listed, version = tuple(await toolset.tools()), await toolset.protocol_version()
+    return _ServerReport(toolset.name, "up", version, tools=listed, warnings=tuple(toolset.take_warnings()))
+
+
+def _as_json(report: _ServerReport, *, tools: bool) -> dict[str, Any]:
+    """Return the report as JSON data."""
+    listed = [{"name": tool.name, "description": tool.description} for tool in report.tools] if tools else []
+    return {"name": report.name, "state": report.state, "version": report.version, "error": report.error} | (
+        {"tools": listed} if tools else {}
+    )
+
+
+def _print_server(report: _ServerReport, *, tools: bool) -> None:
+    """Print the state of a server, and its tools."""
+    styles: dict[str, Style] = {"up": "good", "down": "problem", "disabled": "muted"}
+    detail = f": {report.error}" if report.error else ""
+    if report.state == "up":
+        detail = f", {report.version}, {len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
+    print_line((report.name, "strong"), ": ", (report.state, styles[report.state]), detail, indent=2)
+    if tools and report.tools:
+        table = Table(Column("  tool"), Column("description", is_flexible=True))
+        table.print_rows(
+            (("  " + tool.name, "accent"), " ".join(tool.description.split())[:_MAX_DESCRIPTION])
+            for tool in report.tools
+        )
 
 
 @command.command("call")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_mcp_servers)
 @click.argument("tool")
 @click.argument("arguments", default="{}", metavar="JSON")
 @_config_option
 def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
     """Call a tool directly, without approval.
 
-    TOOL is a tool of SERVER, JSON its arguments. The result is written to stdout.
+    TOOL is a tool of SERVER, JSON its arguments. The result is written to stdout. Exit code 1: the call failed.
+
+    \b
+    Examples:
+      toolwire mcp call files read_file '{"path": "README.md"}'
     """
 
     async def call_tool(toolsets: "list[McpToolset]") -> "ToolOutput":
@@ -159,6 +217,11 @@ def serve(
 
     It serves the built-in tools and those of all configured servers, under the given rules. Approvals are requested
     from the client by elicitation, and denied if the client does not support it.
+
+    \b
+    Examples:
+      toolwire mcp serve --allow read_file
+      toolwire mcp serve --http 127.0.0.1:4100 --servers-only
     """
     with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.runtime.policy import Policy
@@ -273,7 +336,7 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 @command.command("login")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_mcp_servers)
 @_config_option
 def login(server: str, path: Path | None) -> None:
     """Sign in to a server with OAuth, in a browser."""
@@ -302,10 +365,15 @@ def login(server: str, path: Path | None) -> None:
 
 
 @command.command("logout")
-@click.argument("server")
+@click.argument("server", shell_complete=complete_mcp_servers)
 @_config_option
 def logout(server: str, path: Path | None) -> None:
-    """Delete the stored tokens of a server."""
+    """Delete the stored tokens of a server.
+
+    \b
+    Examples:
+      toolwire mcp logout tracker
+    """
     with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.runtime.mcp.oauth import TokenFile
 
@@ -317,7 +385,12 @@ def logout(server: str, path: Path | None) -> None:
 @command.command("import")
 @click.argument("file", type=click.File("rb"))
 def import_servers(file: Any) -> None:
-    """Convert another tool's mcpServers JSON to sections of toolwire.toml, on stdout."""
+    """Convert another tool's mcpServers JSON to sections of toolwire.toml, on stdout.
+
+    \b
+    Examples:
+      toolwire mcp import ~/.cursor/mcp.json >> toolwire.toml
+    """
     with report_bad_input():
         from toolwire.runtime.mcp.config import as_toml, parse_mcp_servers
 

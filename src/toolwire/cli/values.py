@@ -90,6 +90,15 @@ def _list_exchanges(params: dict[str, Any]) -> Items:
     return [("last", "the newest exchange"), *items]
 
 
+def _list_mcp_servers(params: dict[str, Any]) -> Items:
+    """Return the configured MCP servers."""
+    from toolwire.cli.agent_options import load_config
+
+    config, _ = load_config(params.get("path"))
+    return [(name, server.url or server.command or "") for name, server in config.mcp.servers.items()]
+
+
+complete_mcp_servers = completion(_list_mcp_servers)
 complete_hosts = completion(_list_hosts)
 complete_providers = completion(_list_providers)
 complete_models = completion(_list_models)
