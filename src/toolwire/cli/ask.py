@@ -57,7 +57,7 @@ def command(**options: Any) -> None:
     Exit codes: 0 finished, 1 stopped by a limit or failed, 2 bad input, 3 waiting for an approval, 130 Ctrl-C.
 
     \b
-    Example:
+    Examples:
       toolwire ask "what does this project do?"
       git diff | toolwire ask "review this" --model anthropic/claude-sonnet-4-5
       toolwire ask "make the tests pass" --allow 'run_shell_command(command=make test*)'

@@ -60,9 +60,16 @@ class MainGroup(CommandGroup):
 
     # The entry point and `click.testing.CliRunner` need only this form.
     def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **options: Any
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *,
+        standalone_mode: bool = True,
+        **options: Any,
     ) -> Any:
         """Run the command line, and exit with its code; a mistake of the user is one line on stderr."""
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **options)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
                 stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes

@@ -258,7 +258,7 @@ def command(
     read nor changed.
 
     \b
-    Example:
+    Examples:
       toolwire launch claude --model openai/gpt-5.5
       toolwire launch codex --model anthropic/claude-sonnet-4-5 -- exec "Fix the tests."
     """

@@ -5,14 +5,15 @@ The support matrix is generated from the golden files of the tests (`make matrix
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from toolwire.cli.inputs import BadInput
-from toolwire.cli.values import PROTOCOL
+from toolwire.cli.output.terminal import Part, Style, json_option, print_json, print_line, terminal_width
+from toolwire.cli.values import PROTOCOL, completion
 
 MATRIX_FILE = Path(__file__).with_name("support_matrix.json")
 
@@ -24,6 +25,19 @@ OUTCOMES = {
     "refused": ("x", "may not be left out, so the request is refused"),
 }
 SAME_PROTOCOL_MARK = "="
+_OUTCOME_STYLES: dict[str, Style] = {
+    "mapped": "good",
+    "approximated": "accent",
+    "varies": "accent",
+    "reported": "warning",
+    "refused": "problem",
+}
+_MARK_STYLES: dict[str, Style] = {OUTCOMES[name][0]: style for name, style in _OUTCOME_STYLES.items()} | {
+    SAME_PROTOCOL_MARK: "muted"
+}
+_WIDE_SCREEN = 94
+_NARROW_HEADING = 9
+_BREAKS = {"interactions": 5, "openrouter": 4}
 
 
 class SupportMatrix(NamedTuple):
@@ -48,10 +62,10 @@ class SupportMatrix(NamedTuple):
 
 
 @click.command("protocols", short_help="List the protocols and the features they support.")
-@click.argument("feature", required=False)
+@click.argument("feature", required=False, shell_complete=completion(lambda _: _list_features()))
 @click.option("--from", "source", type=PROTOCOL, metavar="P", help="Only from this protocol.")
 @click.option("--to", "target", type=PROTOCOL, metavar="P", help="Only to this protocol.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def command(feature: str | None, source: str | None, target: str | None, *, as_json: bool) -> None:
     """List the protocols, and the outcome of translating each feature between them.
 
@@ -72,17 +86,21 @@ def command(feature: str | None, source: str | None, target: str | None, *, as_j
         if name is not None and name not in matrix.protocols:
             raise BadInput(f"{name!r} is from another package: the matrix covers only built-in protocols")
     if as_json:
-        click.echo(json.dumps(_matrix_as_json(matrix, groups, source, target), indent=2, ensure_ascii=False))
-        return
-    if source is not None and target is not None:
-        lines = _pair_lines(matrix, source, target, groups)
+        print_json(_matrix_as_json(matrix, groups, source, target))
+    elif source is not None and target is not None:
+        _print_pair(matrix, source, target, groups)
     elif source is not None or target is not None:
-        lines = _column_lines(matrix, source, target, groups)
+        _print_columns(matrix, source, target, groups)
     elif feature is not None:
-        lines = _feature_lines(matrix, feature)
+        _print_feature(matrix, feature)
     else:
-        lines = _overview_lines(matrix)
-    click.echo("\n".join(lines))
+        _print_overview(matrix)
+
+
+def _list_features() -> list[tuple[str, str]]:
+    """Return all features with their titles, for completion in a shell."""
+    matrix = SupportMatrix(**json.loads(MATRIX_FILE.read_bytes()))
+    return [item for features in matrix.features.values() for item in features.items()]
 
 
 def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, dict[str, str]]:
@@ -100,22 +118,22 @@ def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, di
     raise BadInput(f"unknown feature {feature!r}: {hint}")
 
 
-def _overview_lines(matrix: SupportMatrix) -> Iterator[str]:
-    """Yield the list of protocols and the table of how many features are carried over."""
+def _print_overview(matrix: SupportMatrix) -> None:
+    """Print the list of protocols and the table of how many features are carried over."""
     from toolwire.protocols import PROTOCOLS
 
     width = max(map(len, PROTOCOLS)) + 2
     for name in PROTOCOLS:
-        yield name.ljust(width) + matrix.protocols.get(name, "from another package")
-    yield ""
-    yield "Features carried over (mapped or approximated) / features of the source:"
-    yield ""
+        print_line((name, "accent"), " " * (width - len(name)) + matrix.protocols.get(name, "from another package"))
+    print_line()
+    print_line("Features carried over (mapped or approximated) / features of the source:")
+    print_line()
     rows = [
         (source, [_arrival_ratio(matrix, source, target) for target in matrix.protocols]) for source in matrix.protocols
     ]
-    yield from _table_lines("from", matrix.protocols, rows)
-    yield ""
-    yield "'toolwire protocols --from P --to P' lists every feature of a pair; see --help for more."
+    _print_matrix("from", matrix.protocols, rows)
+    print_line()
+    print_line("'toolwire protocols --from P --to P' lists every feature of a pair; see --help for more.")
 
 
 def _arrival_ratio(matrix: SupportMatrix, source: str, target: str) -> str:
@@ -131,44 +149,46 @@ def _count_outcomes(matrix: SupportMatrix, source: str, target: str) -> Counter[
     return Counter(str(matrix.outcome(source, target, feature)) for feature in matrix.pairs[source][target])
 
 
-def _pair_lines(matrix: SupportMatrix, source: str, target: str, groups: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Yield every feature of a protocol pair, with its losses, as text lines."""
+def _print_pair(matrix: SupportMatrix, source: str, target: str, groups: dict[str, dict[str, str]]) -> None:
+    """Print every feature of a protocol pair, with its losses."""
     if source == target:
-        yield f"{source} to itself: passed through unchanged."
+        print_line(f"{source} to itself: passed through unchanged.")
         return
     counts = _count_outcomes(matrix, source, target)
-    yield f"{source} to {target}: " + ", ".join(f"{outcome} {counts[outcome]}" for outcome in OUTCOMES)
+    print_line(f"{source} to {target}: " + ", ".join(f"{outcome} {counts[outcome]}" for outcome in OUTCOMES), indent=2)
     width = max(len(name) for features in matrix.features.values() for name in features) + 2
     for heading, features in groups.items():
-        yield f"\n{heading}"
+        print_line()
+        print_line((heading, "strong"))
         for feature, title in features.items():
             outcome = matrix.outcome(source, target, feature)
             if outcome is not None:
-                yield f"  {outcome.ljust(14)}{feature.ljust(width)}{title}"
+                style = _OUTCOME_STYLES[outcome]
+                print_line("  ", (outcome.ljust(14), style), f"{feature.ljust(width)}{title}", indent=16)
                 for kind, path, reason in matrix.losses(source, target, feature):
-                    yield f"      {kind} {path}: {reason}"
+                    print_line(f"      {kind} {path}: {reason}", indent=8)
             elif len(groups) == 1 and len(features) == 1:
-                yield f"  not supported by {source}: {title}"
+                print_line(f"  not supported by {source}: {title}")
 
 
-def _column_lines(
-    matrix: SupportMatrix, source: str | None, target: str | None, groups: dict[str, Any]
-) -> Iterator[str]:
-    """Yield a table with one fixed protocol and a column for each of the others."""
+def _print_columns(matrix: SupportMatrix, source: str | None, target: str | None, groups: dict[str, Any]) -> None:
+    """Print a table with one fixed protocol and a column for each of the others."""
     others = [name for name in matrix.protocols if name not in (source, target)]
     pairs = [(source or other, target or other) for other in others]
-    yield f"from {source} to:" if source is not None else f"to {target} from:"
+    print_line((f"from {source} to:" if source is not None else f"to {target} from:", "strong"))
+    width = max(len(feature) for features in groups.values() for feature in features)
     for heading, features in groups.items():
         rows = [(feature, [_outcome_mark(matrix, *pair, feature) for pair in pairs]) for feature in features]
-        yield from _table_lines(heading, others, [row for row in rows if any(mark.strip() for mark in row[1])])
-        yield ""
-    yield from _legend_lines()
+        _print_matrix(heading, others, [row for row in rows if any(mark.strip() for mark in row[1])], width)
+        print_line()
+    _print_legend()
 
 
-def _feature_lines(matrix: SupportMatrix, feature: str) -> Iterator[str]:
-    """Yield a table of one feature between all protocols."""
+def _print_feature(matrix: SupportMatrix, feature: str) -> None:
+    """Print a table of one feature between all protocols."""
     title = next(features[feature] for features in matrix.features.values() if feature in features)
-    yield f"{feature}: {title}\n"
+    print_line((feature, "strong"), f": {title}")
+    print_line()
     rows = [
         (
             source,
@@ -179,9 +199,9 @@ def _feature_lines(matrix: SupportMatrix, feature: str) -> Iterator[str]:
         )
         for source in matrix.protocols
     ]
-    yield from _table_lines("from", matrix.protocols, rows)
-    yield ""
-    yield from _legend_lines()
+    _print_matrix("from", matrix.protocols, rows)
+    print_line()
+    _print_legend()
 
 
 def _outcome_mark(matrix: SupportMatrix, source: str, target: str, feature: str) -> str:
@@ -190,29 +210,47 @@ def _outcome_mark(matrix: SupportMatrix, source: str, target: str, feature: str)
     return OUTCOMES[outcome][0] if outcome is not None else " "
 
 
-def _legend_lines() -> Iterator[str]:
-    """Yield the lines that explain the marks."""
+def _print_legend() -> None:
+    """Print the lines that explain the marks."""
     for outcome, (mark, meaning) in OUTCOMES.items():
-        yield f"  {mark}  {outcome.ljust(14)}{meaning}"
-    yield f"  {SAME_PROTOCOL_MARK}  {'same'.ljust(14)}same protocol, passed through unchanged"
-    yield f"     {'(blank)'.ljust(14)}not supported by the source"
-
-
-def _table_lines(corner: str, columns: Any, rows: list[tuple[str, list[str]]]) -> Iterator[str]:
-    """Yield the lines of a table. Column names take two lines, so that seven columns fit."""
-    headings = [name.rpartition("-") for name in columns]
-    widths = [max(len(first) + len(dash), len(last)) + 2 for first, dash, last in headings]
-    label_width = max(len(name) for name, _ in rows) if rows else 0
-    label_width = max(label_width, len(corner))
-    top_line = "".join((first + dash).rjust(width) for (first, dash, _), width in zip(headings, widths, strict=True))
-    yield (" " * label_width + top_line).rstrip()
-    yield corner.ljust(label_width) + "".join(
-        last.rjust(width) for (_, _, last), width in zip(headings, widths, strict=True)
+        print_line("  ", (mark, _OUTCOME_STYLES[outcome]), f"  {outcome.ljust(14)}{meaning}", indent=19)
+    print_line(
+        "  ", (SAME_PROTOCOL_MARK, "muted"), f"  {'same'.ljust(14)}same protocol, passed through unchanged", indent=19
     )
-    for name, cells in rows:
-        yield (
-            name.ljust(label_width) + "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        ).rstrip()
+    print_line(f"     {'(blank)'.ljust(14)}not supported by the source", indent=19)
+
+
+def _print_matrix(corner: str, columns: Iterable[str], rows: list[tuple[str, list[str]]], label_width: int = 0) -> None:
+    """Print a table of short cells. Column names take several lines, so that seven columns fit."""
+    label_width = max([label_width, len(corner), *(len(name) for name, _ in rows)])
+    screen = terminal_width()
+    is_narrow = screen is not None and screen < _WIDE_SCREEN
+    headings = [_break_heading(name, _NARROW_HEADING if is_narrow else len(name)) for name in columns]
+    gap = 1 if is_narrow else 2
+    widths = [max(map(len, lines)) + gap for lines in headings]
+    height = max(map(len, headings))
+    for line in range(height):
+        texts = [lines[line - height + len(lines)] if line >= height - len(lines) else "" for lines in headings]
+        label = (corner if line == height - 1 else "").ljust(label_width)
+        cells = "".join(text.rjust(width) for text, width in zip(texts, widths, strict=True))
+        print_line((label, "strong"), (cells.rstrip(), "muted"))
+    for name, row in rows:
+        parts: list[Part] = [name.ljust(label_width)]
+        filled = max((index + 1 for index, cell in enumerate(row) if cell.strip()), default=0)
+        for cell, width in list(zip(row, widths, strict=True))[:filled]:
+            parts += [" " * (width - len(cell)), (cell, _MARK_STYLES.get(cell, ""))]
+        print_line(*parts)
+
+
+def _break_heading(name: str, width: int) -> list[str]:
+    """Break the name of a column before its last word, and longer words in their middle."""
+    first, dash, last = name.rpartition("-")
+    pieces = [first + dash, last] if dash else [last]
+    lines = list[str]()
+    for piece in pieces:
+        middle = _BREAKS.get(piece, (len(piece) + 1) // 2)
+        lines += [piece] if len(piece) <= width else [f"{piece[:middle]}-", piece[middle:]]
+    return lines
 
 
 def _matrix_as_json(

@@ -39,7 +39,7 @@ def command(
     OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, OLLAMA_HOST). Without any, the built-in simulator is used.
 
     \b
-    Example:
+    Examples:
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
     with report_bad_input():
