@@ -153,7 +153,7 @@ def test_configured_rules_apply(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["ask"], "Missing argument 'PROMPT'"),
+        (["ask"], "missing argument 'PROMPT' (see `toolwire ask --help`)"),
         (["ask", "x", "--allow", "run it"], "invalid rule 'run it'"),
         (["ask", "x", "--model", "nobody"], "unknown model 'nobody'"),
         (["ask", "x", "--workspace", "nowhere"], "'nowhere' does not exist"),
@@ -313,7 +313,9 @@ def test_change_is_previewed_and_needs_approval(tmp_path: Path) -> None:
         assert "-two" in shown
         assert "+three" in shown
         screen.type_text("what\n")
-        screen.read_until("[l]ater: ")
+        assert "'what' is not an answer: type y, n, a or l" in screen.read_until("[l]ater: ")
+        screen.type_text("\n")
+        assert "no answer: type y, n, a or l" in screen.read_until("[l]ater: ")
         screen.type_text("y\n")
         assert "+b" in screen.read_until("[l]ater: ")
         assert (tmp_path / "a.txt").read_text() == "one\ntwo\n"  # no call runs before all are decided
@@ -324,6 +326,30 @@ def test_change_is_previewed_and_needs_approval(tmp_path: Path) -> None:
     assert not (tmp_path / "b.txt").exists()
     assert "Done." in output
     assert "denied by person" in output
+
+
+def test_typing_while_a_call_runs_is_not_echoed(tmp_path: Path) -> None:
+    command = "while [ ! -e go ]; do sleep 0.05; done"
+    write_script(tmp_path, calls_turn(shell_call(command)), text_reply("Done."))
+    with open_terminal(tmp_path, "ask", "wait", "--allow", "run_shell_command") as screen:
+        shown = screen.read_until("run_shell_command")
+        screen.type_text("zebra\n")
+        (tmp_path / "go").touch()
+        code, output = screen.wait()
+        assert screen.echoes
+    assert code == 0
+    assert "Done." in output
+    assert "zebra" not in shown + output
+
+
+def test_error_of_a_call_is_shown_whole(tmp_path: Path) -> None:
+    call = ("replace", {"file_path": str(tmp_path / "a.txt"), "old_string": 5})
+    write_script(tmp_path, calls_turn(call), text_reply("Done."))
+    done = run_toolwire(tmp_path, "ask", "replace it")
+    lines = done.err.splitlines()
+    start = lines.index("  the arguments of replace are invalid; nothing was run:")
+    assert any("old_string" in line for line in lines[start + 1 : start + 4])
+    assert any("new_string" in line for line in lines[start + 1 : start + 4])
 
 
 @pytest.mark.parametrize("answer", ["y", "a"])

@@ -11,6 +11,7 @@ import click
 
 from toolwire.cli.output.terminal import print_error
 
+PROGRAM = "toolwire"
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -62,19 +63,22 @@ class MainGroup(CommandGroup):
     def main(  # type: ignore[override]
         self,
         args: Sequence[str] | None = None,
-        prog_name: str | None = None,
         *,
+        prog_name: str | None = None,
         standalone_mode: bool = True,
         **options: Any,
     ) -> Any:
-        """Run the command line, and exit with its code; a mistake of the user is one line on stderr."""
+        """Run the command line, and exit with its code; a mistake of the user is one line on stderr.
+
+        Usage texts name the program `toolwire`, however it was started.
+        """
         if not standalone_mode:
-            return super().main(args, prog_name, standalone_mode=False, **options)
+            return super().main(args, PROGRAM, standalone_mode=False, **options)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
                 stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes
         try:
-            code = super().main(args, prog_name, standalone_mode=False, **options)
+            code = super().main(args, PROGRAM, standalone_mode=False, **options)
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.message, err=True)
             sys.exit(EXIT_BAD_INPUT)

@@ -28,6 +28,7 @@ _ANSWER_KEYS: dict[str, ApprovalAnswer] = {
 }
 _MAX_LINES = 40
 _MAX_LINE_CHARS = 2000
+_MAX_SHOWN_REPLY = 40
 
 
 class PromptOutput(Protocol):
@@ -116,6 +117,9 @@ class TerminalApprover:
                 )
             elif answer is not None:
                 return answer
+            else:
+                typed = f"{escape_controls(reply[:_MAX_SHOWN_REPLY])!r} is not an answer" if reply else "no answer"
+                self._output.write_line(f"  {typed}: type y, n, a or l{', or d' if hidden else ''}", "warning")
 
     def _show_call(self, request: ApprovalRequest, *, truncate: bool) -> int:
         """Show a call, and return the number of characters left out."""

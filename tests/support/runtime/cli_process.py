@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,6 +81,11 @@ class Terminal:
 
     def type_text(self, text: str) -> None:
         os.write(self._handle, text.encode())
+
+    @property
+    def echoes(self) -> bool:
+        """Return whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self._handle)[3] & termios.ECHO)
 
     def wait(self) -> tuple[int, str]:
         """Wait for the exit; return the exit code and the remaining output."""

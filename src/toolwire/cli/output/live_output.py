@@ -1,8 +1,12 @@
 """Output of a run on a terminal: activities in progress are animated below the finished lines."""
 
+import os
+import sys
+import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from rich.console import Group
 from rich.live import Live
@@ -38,6 +42,39 @@ class _LiveArea:
         return Text.assemble((frame, "accent"), f" {description} ", (f"{now - started_at:.0f}s", "muted"), no_wrap=True)
 
 
+class EchoSwitch:
+    """Turns the echo of a terminal off, so that what is typed does not break lines that are being drawn."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._attributes: list[Any] | None = None
+        self.is_disabled = False
+        """Set if the echo is to stay on."""
+
+    def turn_off(self) -> None:
+        """Turn the echo off, unless another process has the terminal."""
+        if self._attributes is None and not self.is_disabled and self._is_foreground():
+            with suppress(termios.error):
+                attributes = termios.tcgetattr(self._handle)
+                silent = [*attributes[:3], attributes[3] & ~termios.ECHO, *attributes[4:]]
+                termios.tcsetattr(self._handle, termios.TCSANOW, silent)
+                self._attributes = attributes
+
+    def restore(self) -> None:
+        """Set the terminal as it was."""
+        attributes, self._attributes = self._attributes, None
+        if attributes is not None and self._is_foreground():
+            with suppress(termios.error):
+                termios.tcsetattr(self._handle, termios.TCSANOW, attributes)
+
+    def _is_foreground(self) -> bool:
+        """Return whether this process may change the terminal; the system would stop another one."""
+        try:
+            return os.tcgetpgrp(self._handle) == os.getpgrp()
+        except OSError:
+            return False
+
+
 class LiveOutput(TextOutput):
     """Text output with a live area for running calls, drawn with rich."""
 
@@ -46,6 +83,7 @@ class LiveOutput(TextOutput):
         super().__init__(width=self._console.width, workspace=workspace)
         self._area = _LiveArea(self._console.width)
         self._live: Live | None = None
+        self._echo = EchoSwitch(sys.stderr.fileno())
         self._is_in_thinking = False
 
     def on_run_started(self, event: RunStarted) -> None:
@@ -99,6 +137,7 @@ class LiveOutput(TextOutput):
         """Remove the live area, and end the current line."""
         self._area.activities.clear()
         self._stop_live()
+        self._echo.is_disabled = True  # a second Ctrl-C kills the process, which must leave the echo on
         super().close()
 
     def write_line(self, text: str, style: str = "") -> None:
@@ -130,6 +169,7 @@ class LiveOutput(TextOutput):
         """Start drawing the live area, unless it is drawn already."""
         if self._live is None:
             self._end_line()
+            self._echo.turn_off()
             self._live = Live(
                 self._area,
                 console=self._console,
@@ -145,3 +185,4 @@ class LiveOutput(TextOutput):
         if self._live is not None:
             self._live.stop()
             self._live = None
+            self._echo.restore()

@@ -56,6 +56,8 @@ def truncate_line(text: str, width: int) -> str:
 
 _STATUS_MARKS = {"ok": ("+", "good"), "error": ("x", "problem"), "denied": ("-", "warning")}
 _MAX_VALUE_CHARS = 100
+_MAX_ERROR_LINES = 15
+_MAX_ERROR_CHARS = 500
 _IN_DOUBT_TEXT = "in doubt: it may have taken effect; not run again"
 # The record of a call that was denied because no approver was available, and the text shown for it.
 _UNATTENDED_DENIAL = "no by nobody"
@@ -186,8 +188,14 @@ class TextOutput:
         self.write_line(f"{mark} {truncate_line(call, self.width - 10)}{seconds}", style)
         if record.error == "in_doubt":
             self.write_line(f"  {_IN_DOUBT_TEXT}", "problem")
-        elif outcome := outcome_line(record):
-            self.write_line(f"  {truncate_line(outcome, self.width - 3)}", "muted")
+            return
+        outcome = outcome_lines(record)
+        if event.status != "error":
+            outcome = [truncate_line(line, self.width - 3) for line in outcome[:1]]
+        for line in outcome[:_MAX_ERROR_LINES]:
+            self.write_line(f"  {truncate_line(line, _MAX_ERROR_CHARS)}", "muted")
+        if len(outcome) > _MAX_ERROR_LINES:
+            self.write_line(f"  ... {len(outcome) - _MAX_ERROR_LINES} more lines (toolwire runs show last)", "muted")
 
     def on_run_ended(self, event: RunEnded) -> None:
         """Write how the run ended, with its counts and duration."""
@@ -248,17 +256,17 @@ def format_call(tool: str, arguments: str, path_prefix: str = "") -> str:
     return f"{truncate_line(tool, 100)} {summary}".strip()
 
 
-def outcome_line(record: CallRecord) -> str:
-    """Return the first meaningful line of a call's result.
+def outcome_lines(record: CallRecord) -> list[str]:
+    """Return the meaningful lines of a call's result.
 
     A denied call gives the decision instead. Shell results start with the command, which is skipped.
     """
     if record.error == "denied":
-        return _UNATTENDED_DENIAL_TEXT if record.approval == _UNATTENDED_DENIAL else record.approval
+        return [_UNATTENDED_DENIAL_TEXT if record.approval == _UNATTENDED_DENIAL else record.approval]
     lines = [line for line in record.summary.splitlines() if line.strip()]
     if lines and lines[0].startswith("Command: "):
         lines = [line.removeprefix("Output: ") for line in lines[2:] if line not in ("Output:", "Error: (none)")]
-    return lines[0] if lines else ""
+    return lines
 
 
 def format_run_end(event: RunEnded, seconds: float) -> str:
