@@ -5,13 +5,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
+    from toolwire.canonical.content import Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
+    from toolwire.gateway.config import Config
     from toolwire.gateway.http_client import async_http_client, http_client
+    from toolwire.runtime.calls.approval import ApprovalRequest
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.policy import Policy
+    from toolwire.runtime.run.context import RunContext
+    from toolwire.runtime.run.events import (
+        CallEnded,
+        CallProposed,
+        CallStarted,
+        RunEnded,
+        RunStarted,
+        TextDelta,
+        ThinkingDelta,
+    )
     from toolwire.runtime.run.limits import RunLimits
-    from toolwire.runtime.run.result import RunFailed
-    from toolwire.runtime.tool import ToolContext, ToolError
+    from toolwire.runtime.run.model_settings import ModelSettings
+    from toolwire.runtime.run.result import Run, RunFailed, RunStream
+    from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError
     from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.tool_cycle import (
         check,
@@ -28,13 +42,32 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "ApprovalRequest",
     "Browser",
+    "CallEnded",
+    "CallProposed",
+    "CallStarted",
+    "Config",
     "DecodeError",
+    "Inline",
     "Loss",
     "LossyTranslationError",
+    "Media",
+    "Message",
+    "ModelSettings",
     "Policy",
+    "RateLimit",
+    "Run",
+    "RunContext",
+    "RunEnded",
     "RunFailed",
     "RunLimits",
+    "RunStarted",
+    "RunStream",
+    "Text",
+    "TextDelta",
+    "ThinkingDelta",
+    "Tool",
     "ToolContext",
     "ToolError",
     "ToolwireError",
@@ -55,13 +88,32 @@ __all__ = [
 
 _MODULES = {
     "Agent": "agent",
+    "ApprovalRequest": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",
+    "CallEnded": "runtime.run.events",
+    "CallProposed": "runtime.run.events",
+    "CallStarted": "runtime.run.events",
+    "Config": "gateway.config",
     "DecodeError": "canonical.errors",
+    "Inline": "canonical.content",
     "Loss": "canonical.errors",
     "LossyTranslationError": "canonical.errors",
+    "Media": "canonical.content",
+    "Message": "canonical.content",
+    "ModelSettings": "runtime.run.model_settings",
     "Policy": "runtime.policy",
+    "RateLimit": "runtime.tool",
+    "Run": "runtime.run.result",
+    "RunContext": "runtime.run.context",
+    "RunEnded": "runtime.run.events",
     "RunFailed": "runtime.run.result",
     "RunLimits": "runtime.run.limits",
+    "RunStarted": "runtime.run.events",
+    "RunStream": "runtime.run.result",
+    "Text": "canonical.content",
+    "TextDelta": "runtime.run.events",
+    "ThinkingDelta": "runtime.run.events",
+    "Tool": "runtime.tool",
     "ToolContext": "runtime.tool",
     "ToolError": "runtime.tool",
     "ToolwireError": "canonical.errors",

@@ -31,6 +31,7 @@ from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import has_running_loop, run_sync
+from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
@@ -42,11 +43,12 @@ from toolwire.runtime.run.state import RunState
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
 from toolwire.runtime.search.deferred_tools import DeferredTools
-from toolwire.runtime.tool import CallDeferred, Tool, ToolContext, ToolOutput, ToolSource
+from toolwire.runtime.tool import CallDeferred, DepsT, Tool, ToolContext, ToolOutput, ToolSource
 from toolwire.runtime.toolbox import Toolbox
 
 Prompt: TypeAlias = str | Sequence[Text | Media]
 _TEXT: Any = str
+_NO_DEPS: Any = type(None)
 
 
 class RunMetadata(Struct, frozen=True, kw_only=True):
@@ -59,7 +61,15 @@ class RunMetadata(Struct, frozen=True, kw_only=True):
     settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
 
 
-class Agent(Generic[OutputT_co]):
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """What a run adds to the settings of its agent."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    deps: Any = None
+
+
+class Agent(Generic[OutputT_co, DepsT]):
     """A model that calls tools in a loop until it answers or a limit stops it.
 
     Args:
@@ -71,7 +81,10 @@ class Agent(Generic[OutputT_co]):
         output_retries: How often the model may correct an answer that does not match the type.
         tools: Tools and toolsets that the model may call.
         policy: Rules that allow, deny or require approval for tool calls.
-        instructions: The system prompt.
+        instructions: The system prompt, or a function of the `RunContext` that returns it for each turn.
+        deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
+            `ToolContext[Deps]`. Only type checkers use it.
+        prepare_tools: A function of the `RunContext` and the agent's tools that returns the tools of each turn.
         limits: Bounds on turns, tokens and time.
         approver: Decides calls that need approval. Without one, such calls are denied.
         journal: The store, or its path, that records runs so that they can be resumed.
@@ -97,7 +110,9 @@ class Agent(Generic[OutputT_co]):
         output_retries: int = 2,
         tools: Sequence[ToolSource] = (),
         policy: Policy | None = None,
-        instructions: str = "",
+        instructions: Instructions = "",
+        deps: type[DepsT] = _NO_DEPS,
+        prepare_tools: ToolPreparation | None = None,
         limits: RunLimits | None = None,
         approver: Approver | None = None,
         journal: RunStore | Path | str | None = None,
@@ -123,6 +138,7 @@ class Agent(Generic[OutputT_co]):
         self._telemetry = configure_telemetry(os.environ, warnings.warn)
         self._settings = RunSettings(
             instructions=instructions,
+            prepare_tools=prepare_tools,
             policy=policy or Policy(),
             limits=limits or RunLimits(),
             repair=repair,
@@ -142,6 +158,7 @@ class Agent(Generic[OutputT_co]):
         *,
         history: Sequence[Message] = (),
         facts: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
         check: bool = True,
         **settings: Unpack[ModelSettings],
     ) -> Run[OutputT_co]:
@@ -150,8 +167,8 @@ class Agent(Generic[OutputT_co]):
         `history` is the conversation before the prompt. `settings` override those of the agent. Raises `RunFailed` if
         the run ends without an answer; with `check=False`, inspect `run.ok` and `run.stopped` instead.
         """
-        merge_settings(settings)
-        return self._run(Run(self.start(prompt, history=history), check=check), facts, settings)
+        options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings), deps=deps)
+        return self._run(Run(self.start(prompt, history=history), check=check), options)
 
     def stream(
         self,
@@ -159,28 +176,30 @@ class Agent(Generic[OutputT_co]):
         *,
         history: Sequence[Message] = (),
         facts: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
         **settings: Unpack[ModelSettings],
     ) -> RunStream[OutputT_co]:
         """Start a run like `run`, and return a stream of its events."""
-        merge_settings(settings)
+        options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings), deps=deps)
         run = Run[OutputT_co](self.start(prompt, history=history))
-        return RunStream(run, self._events(run, facts, settings))
+        return RunStream(run, self._events(run, options))
 
-    def resume(self, run: str) -> RunStream[OutputT_co]:
+    def resume(self, run: str, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
         """Resume an interrupted run from the journal; finished steps are not repeated."""
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
         stored = self._runs.find(run)
         metadata = decode_stored(stored.metadata, RunMetadata, f"the run {stored.id}")
         resumed = Run[OutputT_co](RunState(run=stored.id, messages=metadata.messages))
-        return RunStream(resumed, self._events(resumed, None, metadata.settings, resumed=True))
+        options = RunOptions(settings=metadata.settings, deps=deps)
+        return RunStream(resumed, self._events(resumed, options, resumed=True))
 
-    def _run(self, run: Run[OutputT_co], facts: Mapping[str, str] | None, settings: ModelSettings) -> Run[OutputT_co]:
+    def _run(self, run: Run[OutputT_co], options: RunOptions) -> Run[OutputT_co]:
         """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
             """Read the run's events to the end."""
-            async for _ in self._events(run, facts, settings):
+            async for _ in self._events(run, options):
                 pass
 
         if has_running_loop():
@@ -192,15 +211,14 @@ class Agent(Generic[OutputT_co]):
     async def _events(
         self,
         run: Run[Any],
-        facts: Mapping[str, str] | None = None,
-        settings: ModelSettings | None = None,
+        options: RunOptions,
         *,
         resumed: bool = False,
         token_limit: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         """Yield the events of a run, and close its resources at the end."""
         state = run.state
-        loop, step_log = await self._open_loop(state, facts, settings, resumed=resumed, token_limit=token_limit)
+        loop, step_log = await self._open_loop(state, options, resumed=resumed, token_limit=token_limit)
         tracer = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -219,11 +237,11 @@ class Agent(Generic[OutputT_co]):
 
     # ---- single steps
 
-    def start(self, prompt: Prompt, *, history: Sequence[Message] = ()) -> RunState:
-        """Create the state of a run without starting it."""
+    def start(self, prompt: Prompt, *, history: Sequence[Message] = (), deps: DepsT | None = None) -> RunState:
+        """Create the state of a run without starting it; `deps` are those of its steps."""
         parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
         run_id = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
-        return RunState(run=run_id, messages=(*history, Message(role="user", parts=parts)))
+        return RunState(run=run_id, messages=(*history, Message(role="user", parts=parts)), deps=deps)
 
     def step(self, state: RunState | Prompt) -> RunState:
         """Advance a run by one turn.
@@ -247,7 +265,7 @@ class Agent(Generic[OutputT_co]):
             raise ToolwireError(f"the run has already ended ({state.stopped})")
         if not state.started_at:
             state.started_at = time.monotonic()
-        loop, step_log = await self._open_loop(state, resumed=state.turn > 0)
+        loop, step_log = await self._open_loop(state, RunOptions(deps=state.deps), resumed=state.turn > 0)
         try:
             if state.pending:
                 async for _ in loop.execute_turn(state):
@@ -269,8 +287,7 @@ class Agent(Generic[OutputT_co]):
     async def _open_loop(
         self,
         state: RunState,
-        facts: Mapping[str, str] | None = None,
-        overrides: ModelSettings | None = None,
+        options: RunOptions,
         *,
         resumed: bool,
         token_limit: int | None = None,
@@ -288,18 +305,19 @@ class Agent(Generic[OutputT_co]):
                 agent=self.name,
                 model=model.name,
                 messages=state.messages,
-                facts=dict(facts or {}),
-                settings=overrides or {},
+                facts=options.facts,
+                settings=options.settings,
             )
             step_log = self._runs.begin(state.run, msgspec.json.encode(metadata))
         steps: StepLog = InMemoryStepLog() if step_log is None else step_log
         settings = self._settings
-        if overrides:
-            settings = replace(settings, model=merge_settings(settings.model, overrides))
+        if options.settings:
+            settings = replace(settings, model=merge_settings(settings.model, options.settings))
         if token_limit is not None:
             lower = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
             settings = replace(settings, limits=replace(settings.limits, tokens=lower))
-        return Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver), step_log
+        loop = Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver, deps=options.deps)
+        return loop, step_log
 
     async def _get_model(self) -> Model:
         """Return the model, opened once per event loop."""
@@ -320,13 +338,14 @@ class Agent(Generic[OutputT_co]):
         """
         runs = self._runs
 
-        async def run_task(arguments: Any, context: ToolContext) -> ToolOutput:
+        async def run_task(arguments: Any, context: ToolContext[Any]) -> ToolOutput:
             """Run this agent on the task in the arguments, and return its answer as the tool's output."""
             state = self.start(arguments["task"])
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run[OutputT_co](state)
             resumed = runs is not None and runs.has(state.run)
-            async for _ in self._events(run, resumed=resumed, token_limit=context.remaining_tokens):
+            options = RunOptions(deps=context.deps)
+            async for _ in self._events(run, options, resumed=resumed, token_limit=context.remaining_tokens):
                 pass
             if run.stopped == "waiting" and runs is not None:
                 raise CallDeferred

@@ -205,7 +205,7 @@ class _Signature:
             annotation = hints.get(parameter.name, Any)
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise InvalidToolFunction(f"{name}: parameter {parameter} can't be passed by name")
-            if annotation is ToolContext:
+            if annotation is ToolContext or get_origin(annotation) is ToolContext:
                 self.context_parameter = parameter.name
             else:
                 self.parameters.append(_Parameter(parameter.name, annotation, parameter.default))

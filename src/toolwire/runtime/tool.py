@@ -6,7 +6,7 @@ limits and records their calls in the same way.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -97,8 +97,18 @@ class ToolCaller(Protocol):
         ...
 
 
-class ToolContext(Struct, frozen=True, kw_only=True):
-    """The context of the call that a tool is executing."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=None)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
+
+
+class ToolContext(Struct, Generic[DepsT], frozen=True, kw_only=True):
+    """The context of the call that a tool is executing; `ToolContext[Deps]` for an agent with dependencies."""
 
     run: str
     """Id of the run."""
@@ -110,6 +120,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Unique per call; the same for every attempt."""
     approver: Approver
     """Answers the tool's questions to the user."""
+    deps: DepsT = None  # type: ignore[assignment] # the default of the type
+    """The run's dependencies, as passed to `run`."""
     attempt: int = 1
     remaining_tokens: int | None = None
     """Tokens that the run may still use; None if it has no limit."""
@@ -119,7 +131,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Calls another tool of the run, under the same policy."""
 
 
-ToolFunction: TypeAlias = Callable[[Arguments, ToolContext], Awaitable[Any]]
+ToolFunction: TypeAlias = Callable[[Arguments, ToolContext[Any]], Awaitable[Any]]
 """Returns text, JSON data, a part, several parts, or a `ToolOutput`."""
 
 

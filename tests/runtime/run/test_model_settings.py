@@ -73,7 +73,7 @@ def test_fallback_models_answer_when_the_first_is_overloaded() -> None:
 
 def test_type_checkers_infer_the_output() -> None:
     agent = Agent(ScriptedModel(text_turn('{"result": 3}')), output=int)
-    assert_type(agent, Agent[int])
+    assert_type(agent, Agent[int, None])
     assert_type(agent.run("1 + 2?").output, int)
     assert_type(Agent(ScriptedModel(text_turn("Hi"))).run("Hi").output, str)
     assert_type(Agent(ScriptedModel(text_turn('{"result": [1]}')), output=list[int]).run("Hi").output, list[int])

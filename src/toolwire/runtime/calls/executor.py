@@ -138,6 +138,7 @@ class Executor:
         call_nested: NestedCaller,
         recent_calls: dict[str, deque[float]] | None = None,
         locks: ResourceLocks | None = None,
+        deps: Any = None,
         remaining_tokens: int | None = None,
         last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - immutable
     ) -> None:
@@ -155,6 +156,7 @@ class Executor:
         self._slots = asyncio.Semaphore(max(1, parallel))
         self._recent_calls = {} if recent_calls is None else recent_calls
         self._locks = locks or ResourceLocks()
+        self._deps = deps
         self._remaining_tokens = remaining_tokens
         self._last_response = last_response
         self._nested_usage: dict[str, Usage | None] = {}
@@ -267,6 +269,7 @@ class Executor:
             tool=tool.name,
             idempotency_key=hashlib.sha256(msgspec.json.encode([self._run, step_name])).hexdigest()[:32],
             approver=self._approver,
+            deps=self._deps,
             attempt=attempt,
             remaining_tokens=self._remaining_tokens,
             report_progress=lambda text: self._on_event(

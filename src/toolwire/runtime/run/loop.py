@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -32,6 +32,7 @@ from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
+from toolwire.runtime.run.context import Instructions, RunContext, ToolPreparation, resolve
 from toolwire.runtime.run.events import (
     CallProposed,
     RunEnded,
@@ -85,7 +86,9 @@ _MAX_CYCLE_LENGTH = 8
 class RunSettings(Struct, frozen=True, kw_only=True):
     """Settings of an agent, shared by its runs."""
 
-    instructions: str = ""
+    instructions: Instructions = ""
+    prepare_tools: ToolPreparation | None = None
+    """Selects the tools of each turn."""
     policy: Policy = Policy()
     limits: RunLimits = RunLimits()
     repair: bool = False
@@ -114,6 +117,7 @@ class Loop:
         step_log: StepLog,
         approver: Approver | None = None,
         *,
+        deps: Any = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
@@ -121,9 +125,11 @@ class Loop:
         self._settings = settings
         self._step_log = step_log
         self._approver = approver or NoApprover()
+        self._deps = deps
         self._clock = clock
         self._catalog = ToolCatalog({})
         self._declarations: tuple[Declared, ...] = ()
+        self._instructions = ""
         self._response_format: OutputFormat | None = None
         self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
@@ -213,6 +219,12 @@ class Loop:
     async def _declare_tools(self, state: RunState) -> None:
         """Gather the tools of this turn, and select those to declare to the model."""
         catalog = await self._toolbox.catalog()
+        context = self._run_context(state)
+        instructions = self._settings.instructions
+        self._instructions = instructions if isinstance(instructions, str) else await resolve(instructions(context))
+        if self._settings.prepare_tools is not None:
+            offered = await resolve(self._settings.prepare_tools(context, tuple(catalog.tools.values())))
+            catalog = replace(catalog, tools={tool.name: tool for tool in offered})
         self._tool_definitions.check_changes(catalog.tools.values())
         policy = self._settings.policy.with_rules(*state.rules)
         if self._settings.code:
@@ -225,6 +237,10 @@ class Loop:
         selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
         self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
         self._declare_output()
+
+    def _run_context(self, state: RunState) -> RunContext[Any]:
+        """Return the context of the turn that begins."""
+        return RunContext(run=state.run, turn=state.turn, deps=self._deps, messages=state.messages, usage=state.usage)
 
     def _declare_output(self) -> None:
         """Set how this turn's request asks for the output type: by a response format, or by the tool for answers."""
@@ -257,7 +273,7 @@ class Loop:
             origin="",
             model=self._model.name,
             messages=messages,
-            system=(Text(text=settings.instructions),) if settings.instructions else None,
+            system=(Text(text=self._instructions),) if self._instructions else None,
             tools=self._declarations or None,
             tool_choice=self._tool_choice(state),
             thinking=thinking_of(settings.model),
@@ -489,6 +505,7 @@ class Loop:
             call_nested=call_nested,
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,
+            deps=self._deps,
             remaining_tokens=None if token_limit is None else max(0, token_limit - tokens_used(state.usage)),
             last_response=state.last_response,
         )

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Usage
 from toolwire.runtime.portal import run_sync
-from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, StopCause
+from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, StopCause, TextDelta
 from toolwire.runtime.run.loop import run_ended
 from toolwire.runtime.run.state import RunState
 
@@ -21,6 +21,7 @@ else:
 
     OutputT_co = TypeVar("OutputT_co", covariant=True)
 
+T = TypeVar("T")
 _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
     {"failed", "steps", "time", "tokens", "repetition", "output", "length", "filtered"}
 )
@@ -151,14 +152,41 @@ class RunStream(Generic[OutputT_co]):
 
     def __iter__(self) -> Iterator[RunEvent]:
         """Yield the events in synchronous code."""
-        while (event := run_sync(_next_event(self._events))) is not None:
+        while (event := run_sync(_next_item(self._events))) is not None:
             yield event
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         """Return the events for `async for`."""
         return self._events
 
+    def stream_events(self) -> Self:
+        """Return the stream of events itself, for `for` or `async for`."""
+        return self
 
-async def _next_event(events: AsyncIterator[RunEvent]) -> RunEvent | None:
-    """Return the next event; None at the end."""
-    return await anext(events, None)
+    def stream_text(self) -> "TextStream":
+        """Return the pieces of the model's answer, for `for` or `async for`."""
+        return TextStream(self._events)
+
+
+class TextStream:
+    """The pieces of text of a run, for `for` or `async for`."""
+
+    def __init__(self, events: AsyncIterator[RunEvent]) -> None:
+        self._events = events
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the texts in synchronous code."""
+        texts = aiter(self)
+        while (text := run_sync(_next_item(texts))) is not None:
+            yield text
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the texts in asynchronous code."""
+        async for event in self._events:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+
+async def _next_item(items: AsyncIterator[T]) -> T | None:
+    """Return the next item; None at the end."""
+    return await anext(items, None)

@@ -197,6 +197,8 @@ class RunState(Struct, kw_only=True):
     """Digests of the calls of recent turns, to detect repetition."""
     last_response: ResponseIdentity = ResponseIdentity()
     started_at: float = 0.0
+    deps: Any = None
+    """Dependencies of a run that is executed in single steps."""
     task: Any = None
     """Work to await before the state is ready, in asynchronous code."""
 

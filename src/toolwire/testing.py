@@ -1,0 +1,114 @@
+"""Models for tests of agents: `ScriptedModel` plays turns that a test writes, `RecordedModel` those of a recorded run.
+
+    model = ScriptedModel(call("weather", city="Oslo"), "It rains.")
+    run = Agent(model, tools=[weather]).run("Is it raining in Oslo?")
+
+Neither needs a network. `model.requests` holds the requests that the agent made.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Text, ToolCall
+from toolwire.canonical.errors import ApiError, ErrorKind, ToolwireError
+from toolwire.canonical.events import Event
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.journal.runs import RunStore
+from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.model import ModelFailed
+from toolwire.runtime.run.recorded_run import read_turns
+
+Turn: TypeAlias = "str | ToolCall | Response | ApiError | Callable[[Request], Turn]"
+"""A turn of a script: a text, a call, a response, an error, or a function that returns one for a request."""
+
+__all__ = ["RecordedModel", "ScriptedModel", "Turn", "call", "fail", "respond"]
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """Return a call of a tool, for a turn."""
+    return ToolCall(id=None, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+
+
+def respond(*parts: str | Part, stop: StopReason | None = None, usage: Usage | None = None) -> Response:
+    """Return a response of texts and calls, for a turn; `stop` replaces the usual stop reason."""
+    content = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    content = tuple(
+        replace(part, id=f"call_{number}") if isinstance(part, ToolCall) and part.id is None else part
+        for number, part in enumerate(content, start=1)
+    )
+    calls = any(isinstance(part, ToolCall) for part in content)
+    reason: StopReason = stop or ("tool_use" if calls else "end_turn")
+    message = Message(role="assistant", parts=content)
+    return Response(
+        origin="", id="scripted", candidates=(Candidate(messages=(message,), stop=Stop(reason=reason)),), usage=usage
+    )
+
+
+def fail(kind: ErrorKind = "overloaded", message: str = "scripted failure") -> ApiError:
+    """Return an error of the provider, for a turn."""
+    return ApiError(kind=kind, message=message)
+
+
+class ScriptedModel:
+    """A model that plays the turns of a script, one per request.
+
+    With a `protocol`, each request and response passes through its JSON. A run with more requests than the script has
+    turns fails.
+    """
+
+    def __init__(self, *turns: Turn, name: str = "scripted", protocol: str | None = None) -> None:
+        if protocol is not None and protocol not in PROTOCOLS:
+            raise ToolwireError(f"unknown protocol {protocol!r}: use one of {', '.join(PROTOCOLS)}")
+        self.name = name
+        self.requests: list[Request] = []
+        self._turns = turns
+        self._protocol = protocol
+
+    async def stream(self, request: Request) -> AsyncIterator[Event]:
+        """Yield the events of the next turn."""
+        self.requests.append(request)
+        if len(self.requests) > len(self._turns):
+            raise ModelFailed(fail("other", f"the script has {len(self._turns)} turns, and this is one more request"))
+        response = self._respond(self._turns[len(self.requests) - 1], request)
+        for event in unfold(response if self._protocol is None else self._transmit(request, response, self._protocol)):
+            yield event
+
+    def _respond(self, turn: Turn, request: Request) -> Response:
+        """Return the response of a turn; raise `ModelFailed` if it is an error."""
+        if isinstance(turn, ApiError):
+            raise ModelFailed(turn)
+        if isinstance(turn, Response):
+            return turn
+        return respond(turn) if isinstance(turn, str | ToolCall) else self._respond(turn(request), request)
+
+    def _transmit(self, request: Request, response: Response, protocol: str) -> Response:
+        """Return the response as it arrives over a protocol."""
+        codec = PROTOCOLS[protocol]
+        body = codec.encode_request(replace(request, model=self.name), Target(model=self.name)).to_bytes()
+        context = ResponseContext(request=codec.decode_request(body, Route()))
+        encoded = codec.encode_response(replace(response, model=self.name), context).to_bytes()
+        return codec.decode_response(encoded, ResponseContext())
+
+    async def close(self) -> None:
+        """Do nothing: a script holds no connections."""
+
+
+class RecordedModel(ScriptedModel):
+    """A model that repeats the responses of a run in a journal; tools run as usual."""
+
+    def __init__(self, journal: Path | str, run: str = "last") -> None:
+        """Load the responses of a run: its id, the beginning of it, or `last`."""
+        store = RunStore(Path(journal))
+        try:
+            stored = store.find(run)
+            turns: Sequence[Response | None] = [turn.response for turn in read_turns(store.steps(stored.id))]
+        finally:
+            store.close()
+        super().__init__(*[response for response in turns if response is not None], name=stored.id)
