@@ -139,6 +139,8 @@ class StreamTranslator(StreamProgress):
         self._frames: FrameSplitter | None = None
         if self._same_protocol and transform is None and context.mapping.is_empty:
             self._frames = FrameSplitter(lines=not writer.surface.stream_type.endswith("event-stream"))
+        # Whether nothing here depends on the text of forwarded frames.
+        self._ignores_deltas = observe is None and self._accumulator is None and not writer.end_event_repeats_response
         self._filter = None if self._frames is None else writer.frame_filter(context)
         self._received_data = self._done_marker_sent = False
         self._unencoded: list[Event] = []
@@ -236,8 +238,10 @@ class StreamTranslator(StreamProgress):
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        if self._recovery is not None and not self._recovery.pass_unmarked(events):
-            events = self._recovery.process(events)
+        if (recovery := self._recovery) is not None:
+            deltas = event if len(events) == 1 and type(event := events[0]) is PartDeltas else None
+            if not (recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)):
+                events = recovery.process(events)
         return self._process_recovered(events)
 
     def _process_recovered(self, events: list[Event]) -> bytes:
@@ -293,19 +297,23 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        if self._recovery is not None and not self._recovery.pass_unmarked(events):
-            recovered = self._recovery.process(events)
+        deltas = event if len(events) == 1 and type(event := events[0]) is PartDeltas else None
+        if (recovery := self._recovery) is not None and not (
+            recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)
+        ):
+            recovered = recovery.process(events)
             if recovered is not events or self._held_frames:
-                if (encoded := self._hold_frames(data, events, recovered, self._recovery)) is not None:
+                if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
-        if events and type(failure := events[-1]) is ResponseFailed:
+        if deltas is None and events and type(failure := events[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1])
             return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
         if not data.isascii() and not _is_utf8(data):
             data = b"".join(map(_without_invalid_lines, frames.split(data)))
-        self._observe_forwarded(events)
+        if deltas is None or not self._ignores_deltas:
+            self._observe_forwarded(events)
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:
@@ -413,7 +421,7 @@ class StreamTranslator(StreamProgress):
         events = self._decoder.close()
         if self._encodes_frames:
             return out + self._process(events)
-        if self._recovery is not None:
+        if self._recovery is not None and not self._recovery.pass_unmarked(events):
             recovered = self._recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(b"", events, recovered, self._recovery)) is not None:

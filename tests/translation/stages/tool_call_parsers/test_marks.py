@@ -9,7 +9,7 @@ from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING, REASONING_MARKS
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
-from toolwire.translation.stages.tool_call_parsers.signs import may_begin_with_mark, may_hold_mark, may_hold_marks
+from toolwire.translation.stages.tool_call_parsers.signs import SEPARATOR, may_begin_with_mark, may_hold_mark
 from toolwire.translation.stages.tool_call_parsers.text_recovery import LIMIT_UNREAD, TextRecoveryStage
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
@@ -48,9 +48,9 @@ def test_every_mark_and_every_beginning_of_one_is_noticed(calls: str, reasoning:
     for mark in words.finder.marks:
         for end in range(1, len(mark) + 1):
             assert may_hold_mark(f"so {mark[:end]}")
-            assert may_hold_marks(["well", f"so {mark[:end]}", "then"])
-            assert may_hold_marks(["so ", mark[:end]])
-            assert may_hold_marks(["so ", mark[:end], "then"])
+            assert may_hold_mark(SEPARATOR.join(["well", f"so {mark[:end]}", "then"]))
+            assert may_hold_mark(SEPARATOR.join(["so ", mark[:end]]))
+            assert may_hold_mark(SEPARATOR.join(["so ", mark[:end], "then"]))
     openings = {*words.start_finder.marks, *[mark for dialect in words.bare for mark in dialect.openers]}
     assert all(map(may_begin_with_mark, openings))
 

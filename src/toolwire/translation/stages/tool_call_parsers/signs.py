@@ -4,35 +4,32 @@ Marks begin with one of a few characters, here called signs. Text without a sign
 """
 
 import re
-from collections.abc import Iterable
 from functools import cache
 
 from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.registry import Vocabulary, vocabulary
 
-_SEPARATOR = "\x1f"  # white space, after which every mark may begin, and part of no mark
+SEPARATOR = "\x1f"  # white space, after which every mark may begin, and part of no mark
 # The only letter that begins a mark in text, `functools[`; not inside a word.
-_find_word = re.compile(rf"f(?<!\wf)(?:u|{_SEPARATOR}|\Z)").search
+_find_word = re.compile(rf"f(?<!\wf)(?:u|{SEPARATOR}|\Z)").search
+_LAST_LETTER = "f" + SEPARATOR
 _LIMIT_LENGTH, _LIMIT_TEXTS = 16, 8192
 UNMARKED_TEXTS: set[str] = set()
 """Short texts that hold no mark: models repeat a few thousand different tokens."""
 
 
 def may_hold_mark(text: str) -> bool:
-    """Return whether text holds a mark or the beginning of one; short text without either is remembered."""
+    """Return whether text holds a mark or the beginning of one; several texts may be joined with `SEPARATOR`.
+
+    A short text without either is remembered.
+    """
     if _holds_sign(text) and _mark_finder().search(text) is not None:
         return True
-    if len(text) <= _LIMIT_LENGTH:
+    if len(text) <= _LIMIT_LENGTH and SEPARATOR not in text:
         if len(UNMARKED_TEXTS) >= _LIMIT_TEXTS:
             UNMARKED_TEXTS.clear()
         UNMARKED_TEXTS.add(text)
     return False
-
-
-def may_hold_marks(texts: Iterable[str]) -> bool:
-    """Return whether one of several texts, each on its own, holds a mark or the beginning of one."""
-    joined = _SEPARATOR.join(texts)
-    return _holds_sign(joined) and _mark_finder().search(joined) is not None
 
 
 def may_begin_with_mark(text: str) -> bool:
@@ -43,7 +40,10 @@ def may_begin_with_mark(text: str) -> bool:
 
 def _holds_sign(text: str) -> bool:
     """Return whether text holds the first character of a mark."""
-    return "<" in text or "[" in text or "]" in text or "\u25c1" in text or _find_word(text) is not None
+    if "<" in text or "[" in text or "]" in text or "\u25c1" in text:
+        return True
+    may_begin_word = "fu" in text or _LAST_LETTER in text or text.endswith("f")
+    return may_begin_word and _find_word(text) is not None
 
 
 @cache
@@ -55,4 +55,4 @@ def _all_marks() -> Vocabulary:
 @cache
 def _mark_finder() -> MarkFinder:
     """Return the finder of all marks in texts that are joined."""
-    return MarkFinder(_all_marks().finder.marks, whole_words=True, separator=_SEPARATOR)
+    return MarkFinder(_all_marks().finder.marks, whole_words=True, separator=SEPARATOR)

@@ -5,7 +5,9 @@ sign arrives, or once there are many.
 """
 
 from collections.abc import Mapping
+from itertools import groupby
 from operator import is_
+from typing import Literal
 
 from msgspec import Raw
 
@@ -31,16 +33,17 @@ from toolwire.translation.stages.tool_call_parsers.candidate_text import LATE_RE
 from toolwire.translation.stages.tool_call_parsers.parser import find_open_reasoning, may_change
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING
 from toolwire.translation.stages.tool_call_parsers.signs import (
+    SEPARATOR,
     UNMARKED_TEXTS,
     may_begin_with_mark,
     may_hold_mark,
-    may_hold_marks,
 )
 from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
 _NO_TOOLS: Mapping[str, Raw | None] = {}
 LIMIT_UNREAD = 512
-_LIMIT_UNREAD_TEXT = 4096
+_CHARACTERS_PER_EVENT = 32
+_DELTAS = (PartDelta, PartDeltas)
 
 
 class TextRecoveryStage:
@@ -50,7 +53,8 @@ class TextRecoveryStage:
         self._context = context
         self._settings = settings
         self._unread: list[Event] = []  # that passed, and that the parser has not read
-        self._unread_size = 0  # of these events and their texts
+        self._unread_texts = 0  # in these events; long ones count more
+        self._free = iter(range(LIMIT_UNREAD))  # how many known deltas may still pass unread
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
@@ -87,50 +91,43 @@ class TextRecoveryStage:
         return any(candidate.is_holding for candidate in self._candidates.values())
 
     def pass_unmarked(self, events: list[Event]) -> bool:
-        """Let events without any sign of a mark pass; return False if `process` has to read them.
-
-        This is all that most reads of a stream cost.
-        """
+        """Let events without any sign of a mark pass; return False if `process` has to read them."""
         if not self._is_quiet:
             return False
-        if len(events) == 1 and isinstance(event := events[0], PartDelta | PartDeltas):
-            if event.kind is not None:  # reasoning, not text
-                return True
-            if isinstance(event, PartDelta) or len(event.texts) == 1:
-                return self._pass_delta(event)
-        return self._pass_several(events)
-
-    def _pass_delta(self, delta: PartDelta | PartDeltas) -> bool:
-        """Do the same for a delta of one text."""
-        text = delta.text
-        if text not in UNMARKED_TEXTS:
-            if may_hold_mark(text):
-                return False
-            if len(text) > _LIMIT_UNREAD_TEXT:
-                self._read_passed()
-        self._remember([delta], 1)
-        return True
-
-    def _pass_several(self, events: list[Event]) -> bool:
-        """Do the same for any number of events."""
         texts: list[str] = []
         for event in events:
-            if type(event) is PartDeltas and event.kind is None:
-                texts += event.texts
-            elif type(event) is PartDelta and event.kind is None:
-                texts.append(event.text)
+            if type(event) is PartDeltas:
+                if event.kind is None:  # not reasoning
+                    texts += event.texts
+            elif type(event) is PartDelta:
+                if event.kind is None:
+                    texts.append(event.text)
             elif type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
                 return False
-        if may_hold_marks(texts):
+        joined = SEPARATOR.join(texts)
+        if joined and may_hold_mark(joined):
             return False
-        self._remember(events, len(events) + len(texts))
+        self._remember(events, len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
+        return True
+
+    def pass_deltas(self, deltas: PartDeltas) -> bool:
+        """Do the same for deltas that arrived alone, as most do; this is all that most reads of a stream cost."""
+        texts = deltas.texts
+        if texts[0] in UNMARKED_TEXTS and len(texts) == 1 and self._is_quiet:
+            for _ in self._free:  # takes one, if any is left
+                self._unread.append(deltas)
+                return True
+        joined = SEPARATOR.join(texts)
+        if not self._is_quiet or (may_hold_mark(joined) and deltas.kind is None):
+            return False
+        self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
         return True
 
     def _remember(self, events: list[Event], size: int) -> None:
-        """Remember events that passed, with this number of events and texts; the parser reads them if they are many."""
+        """Remember events that passed, with texts of this size; the parser reads them if they are many."""
         self._unread += events
-        self._unread_size += size
-        if self._unread_size > LIMIT_UNREAD:
+        self._unread_texts += size
+        if self._unread_texts + len(self._unread) > LIMIT_UNREAD:
             self._read_passed()
 
     def process(self, events: list[Event]) -> list[Event]:
@@ -144,9 +141,9 @@ class TextRecoveryStage:
     def _read_passed(self) -> None:
         """Let the parser read the events that passed."""
         if self._unread:
-            self._read(self._unread)
+            self._read(_join_deltas(self._unread))
             self._unread.clear()
-            self._unread_size = 0
+            self._unread_texts, self._free = 0, iter(range(LIMIT_UNREAD))
 
     def _read(self, events: list[Event]) -> list[Event]:
         """Return the events as the parser changes them; the same list if it does not."""
@@ -229,6 +226,24 @@ class TextRecoveryStage:
                 reasoning_closer=self._open_reasoning.get(index, "") if self._open_reasoning else "",
             )
         return candidate
+
+
+def _join_deltas(events: list[Event]) -> list[Event]:
+    """Return the events with consecutive deltas of the same text as one delta."""
+    joined: list[Event] = []
+    for key, group in groupby(events, _delta_key):
+        if key is None:
+            joined += group
+        else:
+            index, candidate, kind = key
+            text = "".join([event.text for event in group if isinstance(event, _DELTAS)])
+            joined.append(PartDelta(index=index, text=text, candidate=candidate, kind=kind))
+    return joined
+
+
+def _delta_key(event: Event) -> tuple[int, int, Literal["full", "summary"] | None] | None:
+    """Return what the text of a delta belongs to; None for other events."""
+    return (event.index, event.candidate, event.kind) if isinstance(event, _DELTAS) else None
 
 
 def _starts_unmarked(start: PartStart, events: list[Event]) -> bool:
