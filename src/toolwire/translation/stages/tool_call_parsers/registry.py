@@ -55,6 +55,7 @@ _MODULES = (
     json_bare,
 )
 DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for module in _MODULES for dialect in module.DIALECTS}
+_REASONING_PARSERS = {**REASONING_MARKS, **OPEN_REASONING}
 _INTERLEAVED_MODELS = ("minimax", "kimi")
 
 
@@ -182,7 +183,7 @@ def check_parser_names(tool_calls: str, reasoning: str) -> None:
     """Raise `ValueError` if a parser is neither `auto`, `off` nor the name of one."""
     for setting, name, known in (
         ("tool_call_parser", tool_calls, DIALECTS),
-        ("reasoning_parser", reasoning, {**REASONING_MARKS, **OPEN_REASONING}),
+        ("reasoning_parser", reasoning, _REASONING_PARSERS),
     ):
         if name not in ("auto", "off") and name not in known:
             raise ValueError(f"unknown {setting} {name!r}; expected auto, off, {', '.join(sorted(known))}")

@@ -23,7 +23,9 @@ def may_hold_mark(text: str) -> bool:
 
     A short text without either is remembered.
     """
-    if _holds_sign(text) and _mark_finder().search(text) is not None:
+    has_bracket = "<" in text or "[" in text or "]" in text or "\u25c1" in text
+    has_letter = not has_bracket and ("fu" in text or _LAST_LETTER in text or text[-1:] == "f")
+    if (has_bracket or (has_letter and _find_word(text) is not None)) and _mark_finder().search(text) is not None:
         return True
     if len(text) <= _LIMIT_LENGTH and SEPARATOR not in text:
         if len(UNMARKED_TEXTS) >= _LIMIT_TEXTS:
@@ -34,16 +36,10 @@ def may_hold_mark(text: str) -> bool:
 
 def may_begin_with_mark(text: str) -> bool:
     """Return whether text at the beginning of an answer may begin with a mark, or with a call without marks."""
-    first = text.lstrip()[:1]
+    first = text[:1]
+    if first.isspace():
+        first = text.lstrip()[:1]
     return not first or first in _all_marks().first_characters
-
-
-def _holds_sign(text: str) -> bool:
-    """Return whether text holds the first character of a mark."""
-    if "<" in text or "[" in text or "]" in text or "\u25c1" in text:
-        return True
-    may_begin_word = "fu" in text or _LAST_LETTER in text or text.endswith("f")
-    return may_begin_word and _find_word(text) is not None
 
 
 @cache

@@ -95,14 +95,14 @@ class TextRecoveryStage:
         if not self._is_quiet:
             return False
         texts: list[str] = []
-        for event in events:
+        for place, event in enumerate(events, 1):
             if type(event) is PartDeltas:
                 if event.kind is None:  # not reasoning
                     texts += event.texts
             elif type(event) is PartDelta:
                 if event.kind is None:
                     texts.append(event.text)
-            elif type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events):
+            elif type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events[place:]):
                 return False
         joined = SEPARATOR.join(texts)
         if joined and may_hold_mark(joined):
@@ -246,18 +246,13 @@ def _delta_key(event: Event) -> tuple[int, int, Literal["full", "summary"] | Non
     return (event.index, event.candidate, event.kind) if isinstance(event, _DELTAS) else None
 
 
-def _starts_unmarked(start: PartStart, events: list[Event]) -> bool:
-    """Return whether the event after `start` adds text to its part, and that text can't begin with a mark."""
-    place = next(place for place, event in enumerate(events, 1) if event is start)
-    following = events[place] if place < len(events) else None
-    if not isinstance(following, PartDelta | PartDeltas):
+def _starts_unmarked(start: PartStart, following: list[Event]) -> bool:
+    """Return whether the next event adds text to the part that starts, and that text can't begin with a mark."""
+    if not following or not isinstance(delta := following[0], _DELTAS):
         return False
-    text = following.text if isinstance(following, PartDelta) else following.texts[0]
-    return (
-        following.index == start.index
-        and following.candidate == start.candidate
-        and not may_begin_with_mark(start.part.text + text)  # type: ignore[union-attr]  # a text
-    )
+    is_same_part = delta.index == start.index and delta.candidate == start.candidate
+    text = start.part.text + delta.text  # type: ignore[union-attr]  # a text
+    return is_same_part and not may_begin_with_mark(text)
 
 
 def recover_text(response: Response, context: ResponseContext) -> Response:
