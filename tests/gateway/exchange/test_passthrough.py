@@ -10,6 +10,8 @@ from tests.support.codecs import decode_error
 from tests.support.gateway.in_process import run_async, run_gateway_with
 from tests.support.servers.http_responses import CHAT_BODY, CHAT_RESPONSE, http_response
 from tests.support.servers.upstream import ScriptedUpstream
+from toolwire.canonical.content import ToolCall
+from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
 from toolwire.journal.records import USAGE_COUNTS
 from toolwire.protocols import PROTOCOLS
@@ -103,7 +105,13 @@ DETAILED = {
 FUNCTION = {"name": "f", "arguments": "{}"}
 CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": FUNCTION}]}
 REFUSING = {"role": "assistant", "content": None, "refusal": "No."}
-MESSAGE = {
+CUSTOM_CALLING = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}],
+}
+TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"city": "Oslo", "days": [1]}}
+MESSAGE: dict[str, Any] = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -112,6 +120,19 @@ MESSAGE = {
     "stop_reason": "end_turn",
     "usage": {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5},
 }
+
+
+def calls_of(response: Response) -> list[list[tuple[str, str]]]:
+    """Return names and arguments of the calls of each candidate."""
+    return [
+        [
+            (part.name, part.arguments)
+            for message in candidate.messages
+            for part in message.parts
+            if isinstance(part, ToolCall)
+        ]
+        for candidate in response.candidates
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +146,7 @@ MESSAGE = {
         ("openai-chat", CHAT | {"usage": DETAILED}),
         ("anthropic", MESSAGE),
         ("anthropic", MESSAGE | {"stop_reason": None}),
+        ("anthropic", MESSAGE | {"content": [*MESSAGE["content"], TOOL_USE], "stop_reason": "tool_use"}),
     ],
 )
 def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> None:
@@ -141,6 +163,7 @@ def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> N
     assert [one.stop and one.stop.reason for one in summary.candidates] == [
         one.stop and one.stop.reason for one in decoded.candidates
     ]
+    assert calls_of(summary) == calls_of(decoded)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +173,7 @@ def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> N
         ("openai-chat", CHAT | {"error": {"message": "no"}}),
         ("openai-chat", CHAT | {"choices": [CHAT["choices"][0] | {"error": {"message": "no"}}]}),
         ("openai-chat", CHAT | {"usage": None}),
+        ("openai-chat", CHAT | {"choices": [{"message": CUSTOM_CALLING, "finish_reason": "tool_calls"}]}),
         ("anthropic", MESSAGE | {"type": "error"}),
         ("anthropic", {name: value for name, value in MESSAGE.items() if name != "content"}),
     ],

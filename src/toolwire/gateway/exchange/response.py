@@ -179,9 +179,12 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
         context = upstream_request.context = replace(context, text_recovery=None)
     is_unchanged = context.text_recovery is None and context.mapping.is_empty
     if exchange.has_same_protocol and upstream_request.rounds is None and is_unchanged:
-        peek = upstream_request.codec.peek
-        summary = await executor.run_in_thread(peek, body) if heavy else peek(body)
-        if summary is not None and not (exchange.request.tools and _stops_for_calls(summary)):
+        summary = (
+            await executor.run_in_thread(_check_summary, exchange, body) if heavy else _check_summary(exchange, body)
+        )
+        if summary is not None:
+            if upstream_request.checker is not None:
+                upstream_request.checker.report_outcomes()
             return BufferedResponse(body, upstream_request.losses, summary)
     if heavy:
         decoded = await executor.run_in_thread(_decode_response, upstream_request, body)
@@ -192,9 +195,19 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     return await _client_response(exchange, decoded, body)
 
 
-def _stops_for_calls(summary: Response) -> bool:
-    """Return whether a response stopped for calls, which are to be checked."""
-    return any(candidate.stop is not None and candidate.stop.reason == "tool_use" for candidate in summary.candidates)
+def _check_summary(exchange: Exchange, body: bytes) -> Response | None:
+    """Return the summary of a response that can pass through, with its calls checked.
+
+    None if the response has to be decoded: it is unusual, or has a call whose broken arguments are to be reported.
+    """
+    upstream_request = exchange.upstream_request
+    summary = upstream_request.codec.peek(body)
+    if summary is not None and exchange.request.tools and has_calls(summary):
+        checker = exchange.call_checker()
+        if checker.check_response(summary):
+            return None
+        upstream_request.checker = checker
+    return summary
 
 
 async def _read_body(exchange: Exchange, upstream_response: UpstreamResponse) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from toolwire.canonical.content import Message
+from toolwire.canonical.content import Message, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
@@ -150,11 +150,19 @@ def _count_or_none(value: int | UnsetType | None) -> int | None:
     return value if isinstance(value, int) else None
 
 
+class _BlockSummary(Struct):
+    """The fields of a block that a call has."""
+
+    type: str
+    name: str | None = None
+    input: Raw = Raw()
+
+
 class _ResponseSummary(Struct):
-    """The fields of a response that logs and metrics need."""
+    """The fields of a response that logs, metrics and checks of calls need."""
 
     type: Literal["message"]
-    content: list[Raw]
+    content: list[_BlockSummary]
     usage: UsageShape
     id: str | None = None
     model: str | None = None
@@ -165,13 +173,23 @@ _decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
 
 
 def peek_response(body: bytes) -> Response | None:
-    """Decode id, model, stop reason and usage of a response without its content; None if it is invalid."""
+    """Decode id, model, stop reason, calls and usage of a response; None if it is invalid.
+
+    Calls have only their names and arguments.
+    """
     try:
         shape = _decode_summary(body)
+        calls = [
+            ToolCall(id=None, name=block.name or "", arguments=bytes(block.input).decode())
+            for block in shape.content
+            if block.type == "tool_use"
+        ]
     except JSON_ERRORS:
         return None
-    stops = (Candidate(stop=decode_stop(shape.stop_reason, None)),)
-    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=decode_usage(shape.usage))
+    messages = (Message(role="assistant", parts=tuple(calls)),) if calls else ()
+    candidate = Candidate(messages=messages, stop=decode_stop(shape.stop_reason, None))
+    usage = decode_usage(shape.usage)
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=(candidate,), usage=usage)
 
 
 # ---- encode

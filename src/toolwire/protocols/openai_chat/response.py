@@ -220,10 +220,23 @@ def decode_usage(shape: UsageShape) -> Usage:
     )
 
 
-class _MessageSummary(Struct):
-    """The fields of a message that decide the stop reason."""
+class _FunctionSummary(Struct):
+    """The function of a call."""
 
-    tool_calls: list[Raw] | None = None
+    name: str
+    arguments: str
+
+
+class _CallSummary(Struct):
+    """A call of a function; others are decoded in full."""
+
+    function: _FunctionSummary
+
+
+class _MessageSummary(Struct):
+    """The calls of a message, and the fields that decide the stop reason."""
+
+    tool_calls: list[_CallSummary] | None = None
     refusal: str | None = None
 
 
@@ -233,6 +246,15 @@ class _ChoiceSummary(Struct):
     message: _MessageSummary
     finish_reason: str | None = None
     error: Raw | UnsetType = UNSET
+
+    def candidate(self) -> Candidate:
+        """Return the stop and the calls."""
+        calls = [
+            ToolCall(id=None, name=call.function.name, arguments=call.function.arguments)
+            for call in self.message.tool_calls or ()
+        ]
+        messages = (Message(role="assistant", parts=tuple(calls)),) if calls else ()
+        return Candidate(messages=messages, stop=self.stop())
 
     def stop(self) -> Stop | None:
         """Return the canonical stop."""
@@ -306,7 +328,10 @@ _decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
 
 
 def peek_response(body: bytes) -> Response | None:
-    """Decode id, model, stop reasons and usage of a response without its content; None if it failed or is invalid."""
+    """Decode id, model, stop reasons, calls and usage of a response; None if it failed, is invalid or unusual.
+
+    Calls have only their names and arguments.
+    """
     try:
         shape = _decode_summary(body)
     except JSON_ERRORS:
@@ -314,8 +339,8 @@ def peek_response(body: bytes) -> Response | None:
     has_error = shape.error is not UNSET or any(choice.error is not UNSET for choice in shape.choices)
     if has_error or not shape.choices:
         return None
-    stops = tuple([Candidate(stop=choice.stop()) for choice in shape.choices])
-    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=shape.usage.usage())
+    candidates = tuple([choice.candidate() for choice in shape.choices])
+    return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=candidates, usage=shape.usage.usage())
 
 
 # ---- encode
