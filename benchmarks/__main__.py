@@ -29,16 +29,8 @@ ROUNDS = 60
 REQUEST_LIMIT, STREAM_LIMIT, GROWTH_LIMIT, IMPORT_LIMIT, STEP_LIMIT = 2.5, 3.0, 2.4, 50.0, 1.0
 RECOVERY_LIMIT, RECOVERY_ROUNDS, BURST = 3.0, 400, 20
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
-REQUEST_PAIRS = (
-    (ANTHROPIC, CHAT),
-    (ANTHROPIC, RESPONSES),
-    (ANTHROPIC, GEMINI),
-    (ANTHROPIC, ANTHROPIC),
-    (GEMINI, CHAT),
-    (GEMINI, GEMINI),
-    (RESPONSES, CHAT),
-    (RESPONSES, RESPONSES),
-)
+REQUEST_PAIRS = ((ANTHROPIC, CHAT), (ANTHROPIC, RESPONSES), (ANTHROPIC, GEMINI), (ANTHROPIC, ANTHROPIC))
+OTHER_REQUEST_PAIRS = ((GEMINI, CHAT), (GEMINI, GEMINI), (RESPONSES, CHAT), (RESPONSES, RESPONSES))
 STREAM_PAIRS = (
     (ANTHROPIC, CHAT),
     (ANTHROPIC, RESPONSES),
@@ -62,6 +54,11 @@ def main() -> int:
     texts = long_texts_request()
     print("\nWithout a limit: a request of long plain texts, which orjson mostly copies:")
     print(f"  {ANTHROPIC} -> {CHAT}, {len(texts):,} bytes".ljust(61) + f"{_request_ratio(texts, ANTHROPIC, CHAT):6.2f}")
+    print("\nWithout a limit: requests of other clients, whose items and contents are decoded one by one:")
+    for source, target in OTHER_REQUEST_PAIRS:
+        request = translated_request(source)
+        label = f"{source} -> {target}, {len(request):,} bytes"
+        print(f"  {label:58} {_request_ratio(request, source, target):6.2f}")
     print("\nLooking for calls in a stream with code, whose brackets may begin marks, percent; no limit:")
     for source, target in RECOVERY_PAIRS:
         for label, chunks in _recovery_streams(source, CODE):

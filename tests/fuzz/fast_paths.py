@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from typing import Any
 from unittest import mock
 
 from tests.fuzz.engine import Target
@@ -10,10 +9,8 @@ from tests.support.samples.fixture_files import fixtures
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import Event, separate_deltas
 from toolwire.codec.fast_path import TextMember
-from toolwire.codec.interface import ResponseContext, Route
+from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS as CODECS
-from toolwire.protocols.gemini import request as gemini_requests
-from toolwire.protocols.openai_responses import request as responses_requests
 from toolwire.translation.body import body_bytes
 
 
@@ -55,27 +52,6 @@ def _stream_seeds() -> list[bytes]:
     return [stream for _, stream in fixtures("openai-chat", "streams")]
 
 
-def _check_request(protocol: str, module: Any, fast_path: str) -> Any:
-    """Check that the typed fast path and the full decoder decode a request equally."""
-
-    def decode(data: bytes) -> Any:
-        try:
-            return CODECS[protocol].decode_request(body_bytes(data, protocol), Route())
-        except DecodeError as error:
-            return str(error)
-
-    def check(data: bytes) -> None:
-        fast = decode(data)
-        with mock.patch.object(module, fast_path, return_value=None):
-            assert fast == decode(data)
-
-    return check
-
-
-def _request_seeds(protocol: str) -> Any:
-    return lambda: [json.dumps(body).encode() for _, body in fixtures(protocol, "requests")]
-
-
 def _usage_seeds() -> list[bytes]:
     names = ("openai-chat", "anthropic", "gemini", "openai-responses")
     return [json.dumps(body).encode() for name in names for _, body in fixtures(name, "responses")]
@@ -84,10 +60,4 @@ def _usage_seeds() -> list[bytes]:
 TARGETS = [
     Target("fast-usage", _usage_seeds, _check_usage),
     Target("fast-chat-stream", _stream_seeds, _check_stream),
-    Target(
-        "fast-responses-request",
-        _request_seeds("openai-responses"),
-        _check_request("openai-responses", responses_requests, "_decode_fast"),
-    ),
-    Target("fast-gemini-request", _request_seeds("gemini"), _check_request("gemini", gemini_requests, "_read_fast")),
 ]

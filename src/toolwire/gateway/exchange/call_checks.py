@@ -132,12 +132,12 @@ class CallChecker:
         self._undecided: list[tuple[PartEnd, str]] = []
         self._broken: list[tuple[PartEnd, str]] = []
 
-    def check_response(self, response: Response) -> LossReport:
-        """Check the calls of a complete response, possibly in a thread, and report broken arguments.
+    def check_response(self, response: Response) -> LossReport | None:
+        """Check the calls of a complete response, possibly in a thread, and report broken arguments if there are any.
 
         The outcomes are to be passed on with `report_outcomes`.
         """
-        report = LossReport()
+        report = None
         for number, candidate in enumerate(response.candidates):
             for position, message in enumerate(candidate.messages):
                 for index, part in enumerate(message.parts):
@@ -145,6 +145,7 @@ class CallChecker:
                     if reason and not is_cut_off(candidate.stop):
                         self._outcomes.append("invalid_json")
                         path = ("candidates", number, "messages", position, "parts", index)
+                        report = report or LossReport()
                         report.approximated(path, "arguments", reason, severity="warning")
         return report
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Continuation, Request
 from toolwire.codec.encoding.computer import decode_computer_use
@@ -27,8 +26,7 @@ from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gemini import gemini_info
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader
-from toolwire.protocols.gemini.fast_path import decode_fast
+from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.gemini.field_case import WIRE_NAMES, FieldCase, restore_case
 from toolwire.protocols.gemini.parts.messages import (
     NO_CONTENTS,
@@ -56,7 +54,7 @@ from toolwire.protocols.gemini.tools import (
     encode_tools,
     with_computer,
 )
-from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, PlainRequestShape, RequestShape, SdkShape
+from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, RequestShape, SdkShape
 
 _MAX_NAME_LENGTH = 512
 _PLAIN_NAME = re.compile(r"(?:models/)?[A-Za-z0-9][A-Za-z0-9_.@-]*")
@@ -114,7 +112,6 @@ _SERVICE_TIERS = {name: name for name in ("flex", "priority", "standard")} | dic
     ("default", "standard_only"), "standard"
 )
 
-_decode_plain_request = msgspec.json.Decoder(PlainRequestShape).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 _read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
 
@@ -126,20 +123,7 @@ def decode_request(body: bytes, route: Route) -> Request:
     return decode_computer_use(with_computer(_decode_request(body, route)), COMPUTER_USE)
 
 
-def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
-    """Read a request of plain contents in one typed pass; return its other fields and the messages.
-
-    Return None if any content has optional fields.
-    """
-    try:
-        shape = _decode_plain_request(body)
-    except JSON_ERRORS:
-        return None
-    messages = decode_fast(shape.contents)
-    return None if messages is None else (shape, messages)
-
-
-def _read_untyped(body: bytes) -> RequestShape | SdkShape:
+def _read_shape(body: bytes) -> RequestShape | SdkShape:
     """Read any request, also one with the `config` object of the SDKs."""
     shape = _read_request(body)
     if shape.unknown is not UNSET and bytes(shape.unknown.get("config", b""))[:1] == b"{":
@@ -148,9 +132,8 @@ def _read_untyped(body: bytes) -> RequestShape | SdkShape:
 
 
 def _decode_request(body: bytes, route: Route) -> Request:
-    """Build the canonical request, on the fast path where its contents allow it."""
-    fast = _read_fast(body)
-    shape: RequestShape | SdkShape = _read_untyped(body) if fast is None else fast[0]
+    """Build the canonical request."""
+    shape = _read_shape(body)
     field_case = FieldCase()
     field_case.normalize(shape)
     # The SDKs write all settings into one `config` object.
@@ -166,7 +149,7 @@ def _decode_request(body: bytes, route: Route) -> Request:
     elif generation is not UNSET:
         field_case.normalize(generation, "generationConfig")
         objects.append((generation, "generationConfig"))
-    messages, form = decode_contents(shape.contents) if fast is None else (fast[1], ())
+    messages, form = decode_contents(shape.contents)
     system, system_extras = decode_system(outer.system_instruction, field_case, location + "systemInstruction")
     tools, bag_form = decode_tools(outer.tools, field_case.source_pointer(location + "tools"))
     choice, config_extras = _decode_config(outer.tool_config, field_case, location + "toolConfig")

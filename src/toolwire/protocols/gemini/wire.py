@@ -3,8 +3,6 @@
 Attributes are the snake_case names, which the server accepts as well.
 """
 
-from typing import Literal
-
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from toolwire.codec.wire.reader import Extra, WireObject
@@ -208,50 +206,6 @@ class RequestShape(Shape):
     continuation_token: Extra = UNSET
     model_armor_config: Extra = UNSET
     generation_output_config: Extra = UNSET
-
-
-class PlainCallShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A function call without extra fields."""
-
-    name: str
-    args: Raw
-    id: str | UnsetType = UNSET
-
-
-class TextOutputShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A function response of one text."""
-
-    output: str
-
-
-class PlainResultShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A function result of one text, without extra fields."""
-
-    name: str
-    response: TextOutputShape
-    id: str | UnsetType = UNSET
-
-
-class PlainPartShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
-    """A part of text, call or result, without extra fields."""
-
-    text: str | UnsetType = UNSET
-    function_call: PlainCallShape | UnsetType = UNSET
-    function_response: PlainResultShape | UnsetType = UNSET
-    thought_signature: str | UnsetType = UNSET
-
-
-class PlainContentShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A content of plain parts."""
-
-    parts: list[PlainPartShape]
-    role: Literal["user", "model"]
-
-
-class PlainRequestShape(RequestShape):
-    """A request whose contents are all plain; see `fast_path`."""
-
-    contents: list[PlainContentShape]  # type: ignore[assignment]
 
 
 class ConfigShape(GenerationShape):

@@ -1,91 +1,26 @@
-"""Fast path for plain items: one text, function call or text output, without further fields.
+"""Fast path for encoding plain items: one text, function call or text output, without further fields.
 
-Each function returns None for an item or message that has more; the caller then takes the complete path, which defines
-the result.
+Each function returns None for a message that has more; the caller then takes the complete path, which defines the
+result.
 """
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, Raw
-
 from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
-from toolwire.codec.encoding.media import ERROR_MARK
 from toolwire.codec.wire.extras import none_to_unset
-from toolwire.codec.wire.reader import JSON_ERRORS
 from toolwire.protocols.openai_responses.parts.calls import encode_fast_call, encode_fast_result
 from toolwire.protocols.openai_responses.parts.content import STRING
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
-from toolwire.protocols.openai_responses.wire import EasyMessage, FunctionCall, FunctionOutput, PlainItemShape
+from toolwire.protocols.openai_responses.wire import EasyMessage, FunctionCall, FunctionOutput
 
 EASY_FORM = "openai-responses:easy"
 
-_decode_plain_item = msgspec.json.Decoder(PlainItemShape).decode
 _EASY_STRING_FORM = (EASY_FORM, STRING)
 _STRING_FORM = (STRING,)
 
 
-def read_fast(raw: Raw) -> Message | None:
-    """Parse and decode an item without optional fields; None if it has any."""
-    try:
-        return decode_fast(_decode_plain_item(raw))
-    except JSON_ERRORS:
-        return None
-
-
-def decode_fast(item: PlainItemShape) -> Message | None:
-    """Decode an item without optional fields; None if its fields do not fit its type."""
-    if item.type is UNSET:
-        return _decode_fast_message(item)
-    if item.call_id is UNSET or item.role is not UNSET or item.content is not UNSET:
-        return None
-    return _decode_fast_call(item) if item.type == "function_call" else _decode_fast_output(item)
-
-
-def _decode_fast_call(item: PlainItemShape) -> Message | None:
-    """Decode a function call, whose `call_id` is known to be set; None if it has other fields."""
-    if item.name is UNSET or item.arguments is UNSET or item.output is not UNSET or item.status == "incomplete":
-        return None
-    return Message(
-        role="assistant",
-        parts=(ToolCall(id=item.call_id or "", name=item.name, arguments=item.arguments, at=""),),
-        id=None if item.id is UNSET else item.id,
-        status=None if item.status is UNSET else item.status,
-    )
-
-
-def _decode_fast_output(item: PlainItemShape) -> Message | None:
-    """Decode a function output of text, whose `call_id` is known to be set; None if it has other fields."""
-    if item.output is UNSET or item.name is not UNSET or item.arguments is not UNSET:
-        return None
-    if item.output.startswith(ERROR_MARK):
-        return None
-    content = (Text(text=item.output, at="/output"),)
-    return Message(
-        role="user",
-        parts=(ToolResult(call_id=item.call_id or "", content=content, wire_form=_STRING_FORM, at=""),),
-        id=None if item.id is UNSET else item.id,
-        status=None if item.status is UNSET else item.status,
-    )
-
-
-def _decode_fast_message(item: PlainItemShape) -> Message | None:
-    """Decode a text message without `type`; None if it has other fields."""
-    if item.role is UNSET or item.content is UNSET or item.call_id is not UNSET or item.output is not UNSET:
-        return None
-    if item.name is not UNSET or item.arguments is not UNSET:
-        return None
-    return Message(
-        role=item.role,
-        parts=(Text(text=item.content, at="/content"),),
-        id=None if item.id is UNSET else item.id,
-        status=None if item.status is UNSET else item.status,
-        wire_form=_EASY_STRING_FORM,
-    )
-
-
 def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
-    """Encode a message that the fast path decoded from this API; None if it has changed since."""
+    """Encode a message that was decoded from a plain item of this API; None if it has changed since."""
     if len(message.parts) != 1:
         return None
     part, id, status = message.parts[0], message.id, message.status

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FunctionTool, Tool
+from toolwire.canonical.tools import Tool
 from toolwire.codec.encoding.computer import FUNCTION_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.computer_request import adapt_turns, use_target_tool
 from toolwire.codec.encoding.hosted_tools import accepts_native, substitute_functions
@@ -25,9 +25,9 @@ from toolwire.codec.losses import LossReport
 from toolwire.codec.models.gpt import gpt_info
 from toolwire.codec.token_count import TokenCountApi, select_fields
 from toolwire.codec.wire.extras import collect_extras, none_to_unset, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, escape_pointer
+from toolwire.codec.wire.reader import Reader, escape_pointer
 from toolwire.protocols.openai_responses.computer import COMPUTER_USE
-from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fast_foreign, encode_fast_same_protocol
+from toolwire.protocols.openai_responses.fast_path import encode_fast_foreign, encode_fast_same_protocol
 from toolwire.protocols.openai_responses.hosts import (
     encode_functions,
     fit_body,
@@ -59,7 +59,6 @@ from toolwire.protocols.openai_responses.wire import (
     ECHO_FAMILY,
     FAMILY,
     SHARED_FAMILY,
-    PlainRequestShape,
     ReasoningItem,
     RequestShape,
 )
@@ -161,7 +160,6 @@ _INPUT_ABSENT = "openai-responses:input:absent"
 _INSTRUCTIONS_LIST = "openai-responses:instructions:list"
 SERVICE_TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
 
-_decode_plain_request = msgspec.json.Decoder(PlainRequestShape).decode
 _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 # ---- decode
@@ -169,27 +167,12 @@ _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 def decode_request(body: bytes, route: Route) -> Request:
     """Decode a request body; a bare array is taken as `input`."""
-    if (request := _decode_fast(body, route)) is not None:
-        return request
     # Examples in the documentation often show only the array of items.
     shape = _read_request(b'{"input":%b}' % body if body.lstrip()[:1] == b"[" else body)
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
     item_decoder = ItemDecoder(tools)
     messages = _decode_input(shape, item_decoder)
     return decode_computer_use(replace(_decode_fields(shape, tools, route), messages=messages), COMPUTER_USE)
-
-
-def _decode_fast(body: bytes, route: Route) -> Request | None:
-    """Decode a request of items and function tools without optional fields in one pass; None for others."""
-    try:
-        shape = _decode_plain_request(body)
-    except JSON_ERRORS:
-        return None
-    messages = [decode_fast(item) for item in shape.input]
-    tools = None if shape.tools is UNSET else decode_tools(shape.tools)
-    if None in messages or not {FunctionTool}.issuperset(map(type, tools or ())):
-        return None
-    return replace(_decode_fields(shape, tools, route), messages=tuple(messages))
 
 
 def _decode_fields(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:

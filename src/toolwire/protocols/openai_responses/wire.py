@@ -1,7 +1,5 @@
 """Wire objects of the Responses API as msgspec structs."""
 
-from typing import Literal
-
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from toolwire.codec.wire.reader import Extra, WireObject
@@ -139,23 +137,6 @@ class MessageItem(Item, tag="message"):
     role: str
     content: str | list[ContentUnion] | UnsetType = UNSET
     phase: str | UnsetType = UNSET
-
-
-class PlainItemShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A text message, a function call or a function output without further fields, for the fast path.
-
-    One struct for all three: msgspec cannot tell them apart, the caller can.
-    """
-
-    type: Literal["function_call", "function_call_output"] | UnsetType = UNSET
-    role: Literal["user", "assistant", "system", "developer"] | UnsetType = UNSET
-    content: str | UnsetType = UNSET
-    call_id: str | UnsetType = UNSET
-    name: str | UnsetType = UNSET
-    arguments: str | UnsetType = UNSET
-    output: str | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    status: str | UnsetType = UNSET
 
 
 class CallerShape(WireObject):
@@ -376,13 +357,6 @@ class RequestShape(WireObject):
     prompt_cache_retention: Extra = UNSET
     moderation: Extra = UNSET
     safety_identifier: Extra = UNSET
-
-
-class PlainRequestShape(RequestShape):
-    """A request that consists of plain items only, for the fast path."""
-
-    input: list[PlainItemShape]  # type: ignore[assignment]
-    instructions: str | UnsetType = UNSET
 
 
 # ---- responses

@@ -36,7 +36,7 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, decode_members, tag_of
-from toolwire.protocols.openai_responses.fast_path import EASY_FORM, read_fast
+from toolwire.protocols.openai_responses.fast_path import EASY_FORM
 from toolwire.protocols.openai_responses.parts.calls import (
     decode_custom_call,
     decode_function_call,
@@ -131,8 +131,8 @@ class ItemDecoder:
         self._acknowledged_ids: dict[str, set[str]] = {}  # safety checks by call id
 
     def decode_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
-        """Decode all items to messages; items without optional fields take the fast path."""
-        messages = tuple([read_fast(raw) or self.decode(raw, f"{path}/{index}") for index, raw in enumerate(items)])
+        """Decode all items to messages."""
+        messages = tuple([self.decode(raw, f"{path}/{index}") for index, raw in enumerate(items)])
         if not self._acknowledged_ids:
             return messages
         return tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in messages])
