@@ -4,7 +4,6 @@ Each agent gets environment variables, arguments and settings in a temporary fol
 are neither read nor changed.
 """
 
-import http.client
 import json
 import os
 import shutil
@@ -306,8 +305,10 @@ def _temporary_folder(name: str) -> Iterator[Path]:
 @contextmanager
 def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
     """Yield the URL of the gateway that is already running, or else start one and stop it afterwards."""
+    from toolwire.gateway.providers.discovery import is_gateway_at
+
     url = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
-    if _is_gateway_running(server):
+    if is_gateway_at(server.host, server.port):
         yield url
         return
     log = folder / "gateway.log"
@@ -325,18 +326,6 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
             yield _wait_for_gateway(process, log)
         finally:
             process.terminate()
-
-
-def _is_gateway_running(server: "ServerSection") -> bool:
-    """Return whether a toolwire gateway, and not another server, answers at the configured address."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=2)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().getheader("toolwire-exchange") is not None
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _wait_for_gateway(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -3,13 +3,12 @@
 import contextlib
 import difflib
 import json
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput
+from toolwire.cli.inputs import BadInput, report_bad_input
 from toolwire.cli.values import ProtocolName, complete_hosts
 
 if TYPE_CHECKING:
@@ -80,7 +79,10 @@ def command(
         app = Simulator(names, script=turns, pace=pace, require_key=require_key, profiles=profiles, dialect=dialect)
     except ValueError as error:
         raise BadInput(f"--dialect: {error}") from None
-    listener = _open_listener(host, port)
+    with report_bad_input():
+        from toolwire.gateway.providers.discovery import open_listener
+
+        listener = open_listener(host, port)
     base_url = f"http://{host}:{listener.getsockname()[1]}"
     click.echo(f"{name} at {base_url}")
     addresses = {found.protocol: found.address for found in profiles}
@@ -128,13 +130,3 @@ def _load_script(path: Path | None) -> "Script | None":
         return None if path is None else load_script(path)
     except ScriptError as error:
         raise BadInput(str(error)) from None
-
-
-def _open_listener(host: str, port: int) -> socket.socket:
-    """Open the listening socket, or raise `BadInput` if the address is not available."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (")[0]
-        raise BadInput(f"can't listen on {host}:{port}: {reason}") from None

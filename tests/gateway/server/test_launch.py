@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.deadlines import DEADLINE
 from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyless_environment, serve_process
+from toolwire.gateway.config import ConfigError
+from toolwire.gateway.providers.discovery import open_listener
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -109,7 +111,27 @@ def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
             timeout=DEADLINE,
         )
     assert done.returncode == 2
-    assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: Address already in use\n"
+    reason = f"port {port} is in use by another program; stop it, or choose another with --port"
+    assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: {reason}\n"
+
+
+def test_another_toolwire_on_the_port_is_named(tmp_path: Path) -> None:
+    with serve_process(tmp_path) as (_, root):
+        port = int(root.rpartition(":")[2])
+        with pytest.raises(ConfigError, match=f"port {port} is in use by another toolwire; stop it, or choose "):
+            open_listener("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("192.0.2.1", "192.0.2.1 is not an address of this machine"),
+        ("no-such-host.invalid", "unknown host 'no-such-host.invalid'"),
+    ],
+)
+def test_address_that_is_not_available_is_explained(host: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_listener(host, 4000)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import http.client
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -112,17 +114,45 @@ def with_simulator_fallback(providers: dict[str, Provider]) -> tuple[dict[str, P
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Open a listening socket; raises `ConfigError` if the port is taken."""
+    """Open a listening socket; raises `ConfigError` if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except OSError as error:
+        listener.listen(2048)
+    except (OSError, UnicodeError) as error:
         listener.close()
-        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from None
-    listener.listen(2048)
+        raise ConfigError(_describe_listen_error(host, port, error)) from None
     return listener
+
+
+def _describe_listen_error(host: str, port: int, error: OSError | UnicodeError) -> str:
+    """Return why the address can't be used, and what to do."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, UnicodeError) or isinstance(error, socket.gaierror):
+        return f"can't listen on {address}: unknown host {host!r}; use an address of this machine with --host"
+    if error.errno == errno.EADDRINUSE:
+        user = "another toolwire" if is_gateway_at(host, port) else "another program"
+        return f"can't listen on {address}: port {port} is in use by {user}; stop it, or choose another with --port"
+    if error.errno == errno.EACCES:
+        return f"can't listen on {address}: port {port} needs privileges; choose one from 1024 on with --port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"can't listen on {address}: {host} is not an address of this machine; choose another with --host"
+    return f"can't listen on {address}: {error.strerror}"
+
+
+def is_gateway_at(host: str, port: int) -> bool:
+    """Return whether a toolwire gateway, and not another server, answers at this address."""
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - nothing is bound here
+    connection = http.client.HTTPConnection(any_address.get(host, host), port, timeout=2)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().getheader("toolwire-exchange") is not None
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 @contextlib.asynccontextmanager
