@@ -67,10 +67,8 @@ def test_port_in_use_is_a_one_line_error() -> None:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", str(port)])
     assert result.exit_code == 2
-    assert (
-        result.output
-        == f"Error: can't listen on 127.0.0.1:{port}: port {port} is in use by another program; stop it, or choose another with --port\n"
-    )
+    reason = f"port {port} is in use by another program; stop it, or choose another with --port"
+    assert result.output == f"Error: can't listen on 127.0.0.1:{port}: {reason}\n"
 
 
 def test_invalid_script_is_a_one_line_error(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def open_listener(host: str, port: int) -> socket.socket:
 def _describe_listen_error(host: str, port: int, error: OSError | UnicodeError) -> str:
     """Return why the address can't be used, and what to do."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if isinstance(error, UnicodeError) or isinstance(error, socket.gaierror):
+    if isinstance(error, UnicodeError | socket.gaierror):
         return f"can't listen on {address}: unknown host {host!r}; use an address of this machine with --host"
     if error.errno == errno.EADDRINUSE:
         user = "another toolwire" if is_gateway_at(host, port) else "another program"
