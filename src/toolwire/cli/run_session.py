@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from toolwire.agent import Agent
 from toolwire.cli.output.run_output import JsonOutput, TextOutput
 from toolwire.cli.output.terminal import diff_style, escape_controls
@@ -281,7 +283,8 @@ async def _follow_events(agent: Agent, start: StartRun, output: RunOutput) -> tu
             except asyncio.CancelledError:
                 if signals.caught_signal is None:
                     raise
-                output.write_event(run_ended(stream.run.state))
+                cause = "Ctrl-C" if signals.caught_signal == signal.SIGINT else signals.caught_signal.name
+                output.write_event(replace(run_ended(stream.run.state), why=cause))
     finally:
         output.close()
     end = run_ended(stream.run.state)
