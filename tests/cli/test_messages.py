@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode as json_encode
 
 import toolwire
 from tests.support.deadlines import DEADLINE, wait_until
@@ -19,6 +20,7 @@ from tests.support.runtime.cli_process import (
     write_script,
 )
 from toolwire.cli.output.run_output import format_usage
+from toolwire.gateway.emulation.programs import PROGRAM_DIALECTS
 
 REQUEST = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 TRANSLATE = ("translate", "--from", "anthropic", "--to", "gemini")
@@ -118,6 +120,10 @@ MESSAGES: list[tuple[Callable[[Path], str], str]] = [
         "the target caches automatically",
     ),
     (losses_of({"inference_geo": "us"}), "no equivalent in the target protocol"),
+    (
+        lambda _: str(json_encode(PROGRAM_DIALECTS["openai-responses"].encode_program_result("call_1", None))),
+        "the program timed out waiting to be resumed",
+    ),
     (command("ask", "--help"), "Run an agent with tools on PROMPT in this folder."),
     (command("mcp", "call", "--help"), "Call a tool directly, without approval."),
     (command("journal", "replay", "--help"), "Include fields that always differ: ids, times, signatures."),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
     from toolwire.canonical.content import Message
@@ -29,7 +30,12 @@ EFFORTS = ("minimal", "low", "medium", "high")
 
 @click.command("ask", short_help="Run an agent with tools in this folder.")
 @click.argument("prompt")
-@click.option("--model", metavar="PROVIDER/MODEL", help="Default: the only provider's default model.")
+@click.option(
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete_models,
+    help="Default: the only provider's default model.",
+)
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="Folder the tools work in. Default: this one.")
 @click.option("--continue", "continue_last", is_flag=True, help="Continue this folder's last conversation.")
 @click.option("--yes", is_flag=True, help="Approve every call. Denied calls stay denied.")

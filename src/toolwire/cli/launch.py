@@ -21,6 +21,7 @@ import click
 from msgspec import Struct
 
 from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
     from toolwire.gateway.config import ServerSection
@@ -241,7 +242,12 @@ _LISTENING_PREFIX = "toolwire listens on "
 
 @click.command("launch", short_help="Start a coding agent on any model.")
 @click.argument("name", metavar="AGENT", type=click.Choice(list(AGENTS)))
-@click.option("--model", metavar="PROVIDER/MODEL", help="Default: the agent's default model, routed by the gateway.")
+@click.option(
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete_models,
+    help="Default: the agent's default model, routed by the gateway.",
+)
 @click.option("--protocol", "protocol", metavar="PROTOCOL", help="For agents that support several protocols.")
 @click.option(
     "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."

@@ -339,7 +339,12 @@ def _parse_address(text: str) -> tuple[str, int]:
 @click.argument("server", shell_complete=complete_mcp_servers)
 @_config_option
 def login(server: str, path: Path | None) -> None:
-    """Sign in to a server with OAuth, in a browser."""
+    """Sign in to a server with OAuth, in a browser.
+
+    \b
+    Examples:
+      toolwire mcp login tracker
+    """
 
     async def open_browser(url: str) -> None:
         """Print the sign-in URL and open it in the browser."""

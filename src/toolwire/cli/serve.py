@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
+from toolwire.cli.values import complete_models
 
 
 @click.command("serve", short_help="Run the gateway.")
@@ -17,7 +18,9 @@ from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
 )
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
-@click.option("--model", metavar="PROVIDER/MODEL", help="Model for names that no provider serves.")
+@click.option(
+    "--model", metavar="PROVIDER/MODEL", shell_complete=complete_models, help="Model for names that no provider serves."
+)
 @click.option("--record", is_flag=True, help="Record exchanges for `toolwire journal`.")
 @click.option("--record-bodies", is_flag=True, help="Record bodies, too: of the client's and the provider's messages.")
 @click.option("--attached", is_flag=True, hidden=True, help="Stop when standard input ends.")

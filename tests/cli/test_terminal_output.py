@@ -1,0 +1,166 @@
+"""Output of commands: fitted and styled on terminals, plain and complete in pipes."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadlines import DEADLINE
+from tests.support.runtime.cli_process import MAIN_PROGRAM, cli_environment, run_toolwire
+from tests.support.runtime.journal_records import make_batch, make_record
+from toolwire.canonical.errors import Loss
+from toolwire.cli.output.terminal import _COLORS, shorten, text_width
+from toolwire.journal.store import open_record_store
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def run_in_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
+    """Run a command whose stdout is a terminal of this width, and return its lines with their escape sequences."""
+    handle, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in cli_environment(folder).items() if name != "COLUMNS"} | variables
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=end,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=environment,
+    )
+    os.close(end)
+    output = b""
+    try:
+        while data := os.read(handle, 65_536):
+            output += data
+    except OSError:  # the other side is closed
+        pass
+    process.wait(DEADLINE)
+    os.close(handle)
+    return output.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with runs and a journal."""
+    folder = tmp_path_factory.mktemp("terminal")
+    (folder / "toolwire.toml").write_text("[journal]\npath = 'journal.db'\n", encoding="utf-8")
+    for prompt in ("hello", "a long question about \u6771\u4eac and everything else " * 5):
+        run_toolwire(folder, "ask", prompt, "--no-tools")
+    store = open_record_store(folder / "journal.db", max_age_days=1e6, max_bytes=1_000_000)
+    records = [make_record(number) for number in range(3)]
+    for number, record in enumerate(records):
+        record.id = f"ex_{number:016x}"
+        record.status, record.error = (502, "the provider failed " * 10) if number == 2 else (200, "")
+    records[1].losses = [
+        Loss(severity=severity, kind="dropped", path="/x", reason="no", direction="request")
+        for severity in ("warning", "error")
+    ]
+    store.add(make_batch(records))
+    store.close()
+    return folder
+
+
+LISTINGS = [["runs", "list"], ["journal", "tail"], ["protocols"], ["hosts"], ["doctor"], ["mcp", "list"]]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("arguments", LISTINGS, ids=" ".join)
+def test_no_line_is_wider_than_the_terminal(arguments: list[str], columns: int, folder: Path) -> None:
+    lines = run_in_terminal(folder, columns, *arguments)
+    assert lines
+    texts = [_ANSI.sub("", line) for line in lines]
+    assert [text for text in texts if text_width(text) > columns and len(text.split()) > 1] == []
+
+
+def test_rows_take_one_line_and_are_aligned(folder: Path) -> None:
+    header, *rows = (_ANSI.sub("", line) for line in run_in_terminal(folder, 80, "runs", "list"))
+    assert header.split() == ["run", "age", "state", "model", "prompt"]
+    assert len(rows) == 2
+    assert all(row[header.index("state") :].startswith("finished") for row in rows)
+    assert "\u2026" in rows[0]
+    header, *rows = (_ANSI.sub("", line) for line in run_in_terminal(folder, 80, "journal", "tail"))
+    assert [row[header.index("status") :][:3] for row in rows] == ["200", "200", "502"]
+    assert "1E 1W" in rows[1]
+
+
+def test_status_and_losses_are_colored_by_severity(folder: Path) -> None:
+    lines = run_in_terminal(folder, 120, "journal", "tail")
+    red, green = (f"\x1b[38;5;{_COLORS[style][0]}m" for style in ("problem", "good"))
+    assert f"{green}200" in lines[1]
+    assert f"{red}502" in lines[3]
+    assert f"{red}1E 1W" in lines[2]
+
+
+def test_pipe_gets_complete_plain_lines(folder: Path) -> None:
+    for arguments in LISTINGS:
+        done = run_toolwire(folder, *arguments)
+        assert "\x1b" not in done.out
+        assert "\u2026" not in done.out or arguments == ["runs", "list"]
+    lines = run_toolwire(folder, "journal", "tail").out.splitlines()
+    assert len(lines) == 3
+    assert [line.split()[2] for line in lines] == ["200", "200", "502"]
+    assert "ex_0000000000000001" in lines[1]
+
+
+def test_no_color_and_force_color_are_respected(folder: Path) -> None:
+    assert not any("\x1b" in line for line in run_in_terminal(folder, 80, "runs", "list", NO_COLOR="1"))
+    assert not any("\x1b" in line for line in run_in_terminal(folder, 80, "runs", "list", TERM="dumb"))
+    assert "\x1b[38;5;" in run_toolwire(folder, "runs", "list", FORCE_COLOR="1").out
+    assert "\x1b" not in run_toolwire(folder, "runs", "list", FORCE_COLOR="0").out
+    assert "\x1b" not in run_toolwire(folder, "runs", "list", FORCE_COLOR="1", NO_COLOR="1").out
+    basic = run_in_terminal(folder, 80, "runs", "list", TERM="xterm", COLORTERM="")
+    assert any("\x1b[32m" in line for line in basic)
+    assert not any("38;5" in line for line in basic)
+
+
+def test_beginning_of_an_id_finds_the_exchange(folder: Path) -> None:
+    assert "ex_0000000000000002" in run_toolwire(folder, "journal", "show", "ex_0000000000000002").out
+    assert run_toolwire(folder, "journal", "show", "ex_00000000").err.startswith("Error: more than one exchange begins")
+
+
+@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255)], ids=["dark", "light"])
+def test_colors_are_readable_on_light_and_dark_terminals(background: tuple[int, int, int]) -> None:
+    for style, (color, _) in _COLORS.items():
+        assert contrast(xterm_color(color), background) >= 3.5, style
+
+
+def xterm_color(number: int) -> tuple[int, int, int]:
+    """Return the color of the 256 of xterm: a cube of 216, and 24 shades of gray."""
+    if number >= 232:
+        return (8 + 10 * (number - 232),) * 3
+    levels = (0, 95, 135, 175, 215, 255)
+    return levels[(number - 16) // 36], levels[(number - 16) // 6 % 6], levels[(number - 16) % 6]
+
+
+def contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """Return the contrast ratio of WCAG 2."""
+    darker, lighter = sorted(map(luminance, (one, other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(color: tuple[int, int, int]) -> float:
+    levels = (level / 255 for level in color)
+    red, green, blue = (level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4 for level in levels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("hello", 5, "hello"),
+        ("hello!", 5, "hell\u2026"),
+        ("\u6771\u4eac\u6771\u4eac", 5, "\u6771\u4eac\u2026"),
+        ("ab", 1, "\u2026"),
+    ],
+)
+def test_texts_are_shortened_by_columns(text: str, width: int, short: str) -> None:
+    assert shorten(text, width) == short
+    assert text_width(short) <= width
