@@ -4,7 +4,7 @@ import zlib
 
 from tests.fuzz.engine import Target
 from tests.fuzz.packets import read_seeds, split
-from toolwire.upstream.transport import ContentDecoder, ContentEncodingError
+from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError
 
 LIMIT = 50_000
 TOKENS = (b"\x1f\x8b", b"\x1f\x8b\x08\x00", b"\x78\x9c", b"\x00\x00\xff\xff", b"\x03\x00", bytes(8))

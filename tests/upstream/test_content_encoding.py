@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
+from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
 EMPTY_MEMBER = gzip.compress(b"")
 

@@ -19,7 +19,7 @@ from toolwire.gateway.limits import UNCOUNTED_BODY, BodyBudget
 from toolwire.gateway.observability.recorder import RequestObserver
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.asgi import AsgiRequest, BodyTooLarge, Header, Receive, Scope
-from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
+from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
 CHECK_INTERVAL = 0.05
 
