@@ -20,6 +20,7 @@ from msgspec import Struct
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
+from toolwire.runtime.process_call import call_in_process
 from toolwire.runtime.tool import Annotations, Arguments, Locus, RateLimit, Tool, ToolContext, ToolError
 from toolwire.runtime.type_schema import convert_value, schema_of
 
@@ -118,6 +119,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     rate: RateLimit | None = None
     output_limit: int = 40_000
     defer: bool = False
+    process: bool = False
 
 
 @overload
@@ -140,6 +142,7 @@ def tool(
     rate: RateLimit | None = None,
     output_limit: int = 40_000,
     defer: bool = False,
+    process: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -147,6 +150,7 @@ def tool(function: Any = None, **options: Any) -> Any:
     """Set tool options on a function. The function itself stays callable as before.
 
     `output_schema` is a JSON Schema or a type. With a `grammar`, the function takes one text parameter.
+    With `process`, each call runs in a process of its own, which is killed at the timeout.
     """
     hints = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
     tool_options = ToolOptions(annotations=Annotations(**hints), **options)
@@ -167,6 +171,10 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     if not name or name == "<lambda>":
         raise InvalidToolFunction(f"{function!r} has no name: pass one with @tool(name=...)")
     signature = _Signature(function, name)
+    if options.process and (_is_async_callable(function) or signature.context_parameter is not None):
+        raise InvalidToolFunction(
+            f"{name}: a function that runs in a process is not a coroutine, and takes no ToolContext"
+        )
     docstring = parse_docstring(inspect.getdoc(function) or "")
     output_schema = options.output_schema
     if output_schema is not None and not isinstance(output_schema, dict):
@@ -183,8 +191,8 @@ def as_tool(function: Callable[..., Any]) -> Tool:
         rate=options.rate,
         output_limit=options.output_limit,
         defer=options.defer,
-        run=_FunctionCall(function, signature),
-        stoppable=_is_async_callable(_underlying_callable(function)),
+        run=_FunctionCall(function, signature, in_process=options.process),
+        stoppable=options.process or _is_async_callable(_underlying_callable(function)),
     )
 
 
@@ -251,9 +259,10 @@ def _is_async_callable(function: Any) -> bool:
 
 
 class _FunctionCall:
-    """Runs a function as a tool: coroutine functions on the event loop, others in a thread."""
+    """Runs a function as a tool: coroutine functions on the event loop, others in a thread or a process."""
 
-    def __init__(self, function: Callable[..., Any], signature: _Signature) -> None:
+    def __init__(self, function: Callable[..., Any], signature: _Signature, *, in_process: bool = False) -> None:
+        self._in_process = in_process
         self._function = function
         self._signature = signature
         self._is_coroutine_function = inspect.iscoroutinefunction(_underlying_callable(function))
@@ -268,6 +277,8 @@ class _FunctionCall:
             kwargs[self._signature.context_parameter] = context
         if self._is_coroutine_function:
             return await self._function(**kwargs)
+        if self._in_process:
+            return await call_in_process(self._function, kwargs)
         value = await asyncio.to_thread(partial(self._call, kwargs))
         if inspect.isasyncgen(value):
             return await _collect_async(value)
