@@ -20,6 +20,7 @@ from toolwire import Agent, Policy, RunFailed, RunLimits
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.gateway.config import Config, LimitsSection, ProviderSection
+from toolwire.runtime.run.result import Run
 
 BROKEN = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
 
@@ -94,26 +95,28 @@ def test_run_of_a_cancelled_task_is_cancelled(begun: bool) -> None:
     """`run.stopped` raised "the run has not ended"."""
 
     async def work() -> None:
-        started = asyncio.Event()
+        started, runs = asyncio.Event(), list[Run[str]]()
 
         @tw.tool
         async def wait() -> None:
             started.set()
             await asyncio.Event().wait()
 
-        run = Agent(ScriptedModel(model_turn(model_call("wait"))), tools=[wait], policy=ALLOW_ALL).run("go")
+        agent = Agent(ScriptedModel(model_turn(model_call("wait"))), tools=[wait], policy=ALLOW_ALL)
 
         async def follow() -> None:
-            await run
+            runs.append(agent.run("go"))
+            if not begun:  # the next `await` is cancelled, so that the run never starts
+                task.cancel()
+            await runs[0]
 
         task = asyncio.create_task(follow())
         if begun:
             await started.wait()
-        else:
-            await asyncio.sleep(0)
-        task.cancel()
+            task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        (run,) = runs
         assert (run.stopped, run.ok) == ("cancelled", False)
         assert run.text == ""
 
