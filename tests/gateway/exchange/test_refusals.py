@@ -1,4 +1,4 @@
-"""The second try after a provider refused an optional setting."""
+"""The retry without the settings that a provider refused."""
 
 import asyncio
 import json
@@ -203,7 +203,7 @@ def test_settings_refused_one_after_the_other_need_one_request_each() -> None:
         ("openrouter", "reasoning", "Unknown parameter: 'reasoning'."),
     ],
 )
-def test_every_protocol_gets_a_second_try(protocol: str, member: str, error: str, stream: bool) -> None:
+def test_every_protocol_retries_without_refused_settings(protocol: str, member: str, error: str, stream: bool) -> None:
     chat_error = PROTOCOLS["openai-chat"].decode_error(json.dumps(openai_error(error)).encode(), 400)
     error_body = json.loads(PROTOCOLS[protocol].encode_error(chat_error).to_bytes())
 
@@ -222,7 +222,7 @@ def test_every_protocol_gets_a_second_try(protocol: str, member: str, error: str
 
 
 @pytest.mark.parametrize("place", ["header", "route"])
-def test_strict_exchanges_get_no_second_try(place: str) -> None:
+def test_strict_exchanges_are_not_retried(place: str) -> None:
     async def work() -> None:
         upstream = RefusingUpstream("openai-chat", refuse_effort)
         async with serve_upstream(upstream) as origin:
@@ -251,7 +251,7 @@ def test_essential_members_are_never_left_out(name: str) -> None:
     run_async(work())
 
 
-def test_second_try_that_fails_is_the_last() -> None:
+def test_retry_that_fails_is_the_last() -> None:
     async def work() -> None:
         def refuse(body: Body) -> tuple[int, Any] | None:
             return 400, openai_error("Unknown parameter: 'store'.")
@@ -266,7 +266,7 @@ def test_second_try_that_fails_is_the_last() -> None:
     run_async(work())
 
 
-def test_second_try_is_retried_and_fails_over_as_the_first() -> None:
+def test_retry_without_a_setting_fails_over_as_the_first_request() -> None:
     refusal = http_response("400 Bad Request", json.dumps(openai_error("Unknown parameter: 'store'.")).encode())
     broken = http_response("500 Broken", b"{}")
 
@@ -281,7 +281,7 @@ def test_second_try_is_retried_and_fails_over_as_the_first() -> None:
     run_async(work())
 
 
-def test_runtime_gets_a_second_try() -> None:
+def test_runtime_retries_without_refused_settings() -> None:
     async def work() -> None:
         upstream = RefusingUpstream("openai-chat", refuse_effort)
         async with serve_upstream(upstream) as origin:

@@ -114,7 +114,7 @@ def test_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
 
 
 def test_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
-    """A task that was queued for the full time-out does not wait for the lock as well."""
+    """A task that was queued for the full timeout does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
     async def work(store: SqliteStateStore) -> None:

@@ -1,4 +1,4 @@
-"""One call of a run: errors, time-outs, retries, rate limits and output."""
+"""One call of a run: errors, timeouts, retries, rate limits and output."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The second try: a request that a provider refused for an optional setting is sent once more without it.
+"""The retry without refused settings: what a provider refused because of an optional setting is sent without it.
 
 A refusal (400 or 422) has no effect, so this is as safe as a retry. It happens once per exchange, and never if the
 client or the route is strict. Later requests for the same provider and model leave the setting out at once. Every

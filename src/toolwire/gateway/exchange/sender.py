@@ -2,7 +2,7 @@
 
 1. A request is retried at the same provider only if that did not process it: status 429, 503 or 529, or no connection.
    A POST is not idempotent (RFC 9110, 9.2.2).
-2. Another provider of the route may also be tried after a time-out, a 5xx or a broken response: at worst the response
+2. Another provider of the route may also be tried after a timeout, a 5xx or a broken response: at worst the response
    is paid for twice.
 3. Neither happens if the request may have had a side effect: see `find_side_effect`.
 """

@@ -1,4 +1,4 @@
-"""A second try for invalid calls: the model gets its call back with the fault described, before the client sees it.
+"""The retry of invalid calls: the model gets its call back with the fault described, before the client sees it.
 
 Events are passed on up to the first call of a response. From there on they are held back until all of its calls are
 known. If one is invalid, none of them is sent. The next round continues the conversation with the calls and an error

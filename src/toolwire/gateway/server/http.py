@@ -62,7 +62,7 @@ def encode_rejection(status: bytes, reason: str) -> bytes:
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A server-side WebSocket with a handshake time-out and a stall time-out."""
+    """A server-side WebSocket with a handshake timeout and a stall timeout."""
 
     limits = LimitsSection()
 

@@ -1,4 +1,4 @@
-"""A request as received: its body, time-outs and disconnects, and the route its headers and path name.
+"""A request as received: its body, timeouts and disconnects, and the route its headers and path name.
 
 Most requests finish quickly, so they only join a set that one timer checks. Requests that take longer than
 `CHECK_INTERVAL` get a task that waits for the client to disconnect.
@@ -41,7 +41,7 @@ class RequestWatch:
         watches.add(self)
 
     def mark_body_received(self) -> None:
-        """Stop the body time-out; from now on a disconnect cancels the handler."""
+        """Stop the body timeout; from now on a disconnect cancels the handler."""
         self.receiving_body = False
 
     def close(self) -> None:

@@ -4,7 +4,7 @@
    rows, so that no owner evicts another's.
 2. One thread does all the work in order, so that a row is visible to every later read. Rows that arrive meanwhile are
    written in one transaction. Other processes may use the same file.
-3. A locked file is waited for, up to a time-out that counts from the request. After that, requests fail at once until a
+3. A locked file is waited for, up to a timeout that counts from the request. After that, requests fail at once until a
    write succeeds. After any other error the connection is reopened.
 """
 
