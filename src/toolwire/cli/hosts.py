@@ -89,4 +89,4 @@ def _as_json(profile: Any) -> Any:
     """Return a profile as JSON data, with the facts that differ from the vendor's API."""
     import msgspec
 
-    return msgspec.to_builtins(profile)
+    return {"name": profile.name, "protocol": profile.protocol} | msgspec.to_builtins(profile)

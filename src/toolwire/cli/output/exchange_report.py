@@ -142,6 +142,8 @@ def print_record(record: "Record") -> None:
     from toolwire.journal.records import body_content
 
     for name, data in record.bodies.by_name.items():
+        if not data:
+            continue
         value = body_content(data)
         print_line()
         print_line((f"--- {name}, {_describe_body(name, record)}, {len(data)} bytes", "strong"))

@@ -187,10 +187,8 @@ def _strip_end(line: list[tuple[str, Style]]) -> None:
 
 
 def print_error(message: str) -> None:
-    """Print an error as one line on stderr."""
-    styled = is_styled(err=True)
-    label = _apply_style("Error:", "problem") if styled else "Error:"
-    click.echo(f"{label} {escape_controls(' '.join(message.split()))}", err=True, color=styled or None)
+    """Print an error on stderr: one line in a pipe, wrapped at words on a terminal."""
+    print_line(("Error:", "problem"), f" {' '.join(message.split())}", indent=2, err=True)
 
 
 # ---- tables

@@ -103,6 +103,8 @@ def _fixed_router(router: Router, record: Record, target: str | None) -> FixedRo
 
 def _select_backend(record: Record, providers: Mapping[str, Provider], target: str | None) -> Backend:
     """Return the backend to replay to."""
+    if not target and not record.provider:
+        raise JournalError(f"{record.id} was not sent to a provider: name one with --to")
     name, slash, model = (target or record.provider).partition("/")
     if name not in providers:
         raise JournalError(f"unknown provider {name!r}: use --to with one of {', '.join(providers)}")
