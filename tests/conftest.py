@@ -27,6 +27,11 @@ _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
 _AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
 
+# The configuration of the person who runs the tests.
+os.environ["XDG_CONFIG_HOME"] = f"{_FOLDER.name}/config"
+for variable in ("TOOLWIRE_CONFIG", "TOOLWIRE_MODEL"):
+    os.environ.pop(variable, None)
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:

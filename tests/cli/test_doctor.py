@@ -50,11 +50,11 @@ def test_all_checks_pass_with_every_protocol(base_url: str, tmp_path: Path) -> N
     result = doctor(tmp_path, config, THE_KEY=SECRET)
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert [line.split()[:2] for line in lines] == [
-        ["ok", "configuration:"],
-        ["ok", "server:"],
-        *(["ok", f"{name}:"] for name in PROTOCOLS),
-    ]
+    # One check for each key and list of models.
+    together = {"openai-chat": "openai-chat, openai-responses", "gemini": "gemini, gemini-interactions"}
+    names = [together.get(name, name) for name in PROTOCOLS if name not in ("openai-responses", "gemini-interactions")]
+    assert [line[9:].partition(":")[0] for line in lines] == ["configuration", "server", *names]
+    assert all(line.startswith("ok ") for line in lines)
     assert f"anthropic: {base_url}, key from THE_KEY: reachable" in result.output
     assert "the key was not checked" in next(line for line in lines if "openrouter" in line)
 
@@ -131,7 +131,7 @@ def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("[server]\nprot = 3\n", "unknown key server.prot"),
+        ("[server]\nprot = 3\n", 'toolwire.toml:2:1: unknown key "prot" in [server] (did you mean "port"?)'),
         (provider("anthropic", "http://x", 'api_key = "env:UNSET_KEY"'), "variable UNSET_KEY is not set"),
         ("[server", "toolwire.toml"),
     ],

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
+from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
@@ -79,6 +80,7 @@ class UserMachine(Struct):
             env={
                 **inherited,
                 **home,
+                **named_config(self.folder / "work"),
                 "PATH": str(self.folder / "bin"),
                 "TMPDIR": str(self.folder / "tmp"),
                 **environment,
@@ -241,7 +243,7 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
             "codex does not support protocol 'ollama'; expected one of openai-responses",
         ),
         (["codex", "--config", "none.toml"], "", "none.toml: No such file or directory"),
-        (["codex"], "[server]\nprot = 3\n", "toolwire.toml: unknown key server.prot"),
+        (["codex"], "[server]\nprot = 3\n", 'toolwire.toml:2:1: unknown key "prot" in [server]'),
         (
             ["codex", "--model", "nobody/knows"],
             '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n',

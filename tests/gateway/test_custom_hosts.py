@@ -1,5 +1,7 @@
 """Hosts that `toolwire.toml` adds or corrects."""
 
+import re
+
 import pytest
 
 from toolwire.gateway.config import Config, ConfigError, build_providers, parse_config
@@ -58,8 +60,11 @@ def test_table_of_one_protocol_leaves_the_others_alone() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("[hosts.company]\nmax_count = 9", "unknown key hosts.company.max_count"),
-        ("[hosts.company.tools]\nmax_cuont = 9", "unknown key hosts.company.tools.max_cuont"),
+        ("[hosts.company]\nmax_count = 9", 'unknown key "max_count" in [hosts.company]'),
+        (
+            "[hosts.company.tools]\nmax_cuont = 9",
+            'unknown key "max_cuont" in [hosts.company.tools] (did you mean "max_count"?)',
+        ),
         ('[hosts.company.tools]\nmax_count = "many"', "hosts.company.tools.max_count: expected"),
         ('[hosts.company]\nextends = "nobody"', "hosts.company: unknown host 'nobody'"),
         ('[hosts.company]\nextends = ["groq"]', "hosts.company.extends: expected the name of a host"),
@@ -68,5 +73,5 @@ def test_table_of_one_protocol_leaves_the_others_alone() -> None:
     ],
 )
 def test_invalid_tables_are_errors_that_name_the_key(table: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         config_with(table)

@@ -7,6 +7,7 @@ import click
 from toolwire.cli.groups import MainGroup
 
 SECTIONS = {
+    "Configuration": ("init", "config"),
     "Gateway": ("serve", "launch", "doctor", "journal"),
     "Agents": ("ask", "runs", "mcp"),
     "Translation": ("translate", "check", "protocols", "hosts"),

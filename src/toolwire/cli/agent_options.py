@@ -15,14 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.agent import Agent
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput
+from toolwire.cli.inputs import BadInput
 from toolwire.gateway.config import (
     Config,
     SearchSection,
     configured_secrets,
     journal_path,
-    read_config,
     state_directory,
+    user_file,
 )
 from toolwire.gateway.providers.discovery import configured_providers
 from toolwire.installation import require_extra
@@ -49,8 +49,10 @@ class AgentJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # The directory that the tools work in.
     workspace: str
     model: str | None = None
-    # The path of the configuration file.
+    # The path of the configuration file of the folder, or of the one that the user named.
     config: str | None = None
+    # Whether the user named it, with `--config` or `TOOLWIRE_CONFIG`.
+    config_named: bool = False
     # Policy rules, in addition to those of the configuration.
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -78,12 +80,6 @@ def decode_job(facts: Mapping[str, str]) -> AgentJob:
     if _FACT_KEY not in facts:
         raise BadInput("the run was not started by `toolwire ask`: only the program that started it can resume it")
     return msgspec.json.decode(facts[_FACT_KEY], type=AgentJob)
-
-
-def load_config(path: Path | None) -> tuple[Config, Path | None]:
-    """Read the configuration file. Return the configuration and the path of the file, if there is one."""
-    config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-    return (Config(), None) if config_path is None else (read_config(config_path), config_path)
 
 
 def open_runs(path: Path | None, config: Config) -> RunStore:
@@ -139,7 +135,7 @@ def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
     browser: list[ToolSource] = [] if job.browser is None else [build_browser(job.browser, job.hosts, config)]
     if not job.tools:
         return browser
-    tools = built_in_tools(Path(job.workspace), config, [] if job.config is None else [Path(job.config)])
+    tools = built_in_tools(Path(job.workspace), config, [] if job.config is None else [Path(job.config).resolve()])
     if not config.mcp.servers:
         return [*browser, *tools]
     with require_extra("mcp", "MCP"):
@@ -213,7 +209,11 @@ def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" 
     section = config.tools
     return built_in_tools(
         workspace,
-        hidden=[state_directory(os.environ), *(Path(path).expanduser() for path in section.hidden)],
+        hidden=[
+            state_directory(os.environ),
+            user_file(os.environ).parent,
+            *(Path(path).expanduser() for path in section.hidden),
+        ],
         readable=[Path(path).expanduser() for path in section.readable],
         network=section.network,
         fetchable=frozenset(section.fetchable),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ EFFORTS = ("minimal", "low", "medium", "high")
     "--model",
     metavar="PROVIDER/MODEL",
     shell_complete=complete_models,
-    help="Default: the only provider's default model.",
+    help="Default: TOOLWIRE_MODEL, or default_model of the configuration.",
 )
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="Folder the tools work in. Default: this one.")
 @click.option("--continue", "continue_last", is_flag=True, help="Continue this folder's last conversation.")
@@ -50,7 +50,7 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--browser", is_flag=False, flag_value="", metavar="[URL]", help="Give the model a browser.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST", help="Another host the browser may visit.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to stdout.")
-@click.option("--config", "config_path", type=_FILE, metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present.")
+@config_option
 @click.option("--journal", "journal", type=_FILE, metavar="FILE", help="Store of runs. Default: the user's.")
 def command(**options: Any) -> None:
     """Run an agent with tools on PROMPT in this folder.
@@ -87,29 +87,38 @@ def _run_ask(
     **flags: Any,
 ) -> int:
     """Build the agent that the options describe, run it, and return the exit code."""
+    from msgspec.structs import replace
+
     from toolwire.cli.agent_options import (
         SIMULATED_NOTE,
         AgentJob,
         apply_sandbox_flag,
         build_agent,
-        load_config,
         open_runs,
         require_browser,
         uses_simulator,
     )
     from toolwire.cli.run_session import build_approver, build_output, follow_run
+    from toolwire.gateway.config import load_config
 
     if flags["hosts"] and flags["browser"] is None:
         raise BadInput("--allow-host needs a browser: add --browser")
-    config, config_file = load_config(config_path)
+    loaded = load_config(config_path)
+    config, file = loaded.config, loaded.folder_file
     folder = os.path.realpath(workspace or Path.cwd())
-    config_name = None if config_file is None else os.path.realpath(config_file)
-    job = AgentJob(workspace=folder, config=config_name, tools=not no_tools, **flags)
+    job = AgentJob(
+        workspace=folder,
+        config=None if file is None else str(Path.cwd() / file.path),
+        config_named=file is not None and file.kind == "named",
+        tools=not no_tools,
+        **flags,
+    )
     runs = open_runs(journal, config)
     output = build_output(folder, as_json=as_json)
     history: tuple[Message, ...] = ()
     if continue_last:
         history, job = _last_conversation(runs, job, output.write_note)
+    job = replace(job, model=default_model(job.model))
     if uses_simulator(config):
         output.write_note(SIMULATED_NOTE)
     if job.tools:

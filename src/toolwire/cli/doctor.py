@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.terminal import Style, json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_providers
 
@@ -19,9 +19,7 @@ _STATUS_WIDTH = 9
 
 
 @click.command("doctor", short_help="Check the gateway's configuration, keys and providers.")
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
-)
+@config_option
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Timeout per provider. Default: 5."
 )
@@ -33,7 +31,7 @@ _STATUS_WIDTH = 9
 )
 @click.option("--model", metavar="MODEL", help="The model to probe. Default: the provider's default_model.")
 @json_option("Print one JSON object; not with --probe.")
-def command(path: Path | None, timeout: float, probe: str | None, model: str | None, *, as_json: bool) -> None:
+def command(config_path: Path | None, timeout: float, probe: str | None, model: str | None, *, as_json: bool) -> None:
     """Check the configuration that `toolwire serve` would use, its access control, and each provider.
 
     Prints one line per check, with advice where something is wrong. Providers are only asked for their list of models.
@@ -50,23 +48,19 @@ def command(path: Path | None, timeout: float, probe: str | None, model: str | N
     with report_bad_input():
         import asyncio
 
-        from toolwire.gateway.config import Config, key_variables, read_config
+        from toolwire.gateway.config import PROJECT_FILE, load_config
         from toolwire.gateway.doctor import Finding, diagnose
 
-        config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        config = Config() if config_path is None else read_config(config_path)
-        variables = {} if config_path is None else key_variables(config_path)
+        loaded = load_config(config_path)
         if probe is not None and as_json:
             raise BadInput("--json can't be used with --probe, which prints TOML")
         if probe is not None:
-            _probe(config, probe, model, timeout)
+            _probe(loaded.config, probe, model, timeout)
             return
-        source = (
-            f"no {DEFAULT_CONFIG}; using API keys from the environment" if config_path is None else str(config_path)
-        )
+        source = loaded.description or f"no {PROJECT_FILE}; using API keys from the environment"
         findings = [Finding("configuration", source)]
         with show_progress("asking the providers"):
-            findings += asyncio.run(diagnose(config, variables, os.environ, timeout))
+            findings += asyncio.run(diagnose(loaded.config, loaded.key_variables, os.environ, timeout))
     is_ok = all(finding.is_ok for finding in findings)
     if as_json:
         print_json({"ok": is_ok, "findings": [_as_json(finding) for finding in findings]})

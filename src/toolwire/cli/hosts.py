@@ -5,14 +5,14 @@ from typing import Any
 
 import click
 
-from toolwire.cli.inputs import BadInput
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.terminal import json_option, print_json, print_line
 from toolwire.cli.values import complete_hosts
 
 
 @click.command("hosts", short_help="List the known servers and what they accept.")
 @click.argument("name", required=False, shell_complete=complete_hosts)
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Include [hosts] of this file.")
+@config_option
 @json_option()
 def command(name: str | None, config_path: Path | None, *, as_json: bool) -> None:
     """List the known servers, or show one: which part of each protocol it accepts, and how that is known.
@@ -44,16 +44,11 @@ def command(name: str | None, config_path: Path | None, *, as_json: bool) -> Non
 
 
 def _configured_hosts(path: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the hosts of a configuration file, or of `toolwire.toml` if that exists."""
-    from toolwire.gateway.config import ConfigError, read_config
+    """Return the hosts of the configuration."""
+    from toolwire.gateway.config import load_config
 
-    path = path or (default if (default := Path("toolwire.toml")).exists() else None)
-    if path is None:
-        return {}
-    try:
-        return read_config(path).hosts
-    except ConfigError as error:
-        raise BadInput(str(error)) from None
+    with report_bad_input():
+        return load_config(path).config.hosts
 
 
 def _print_overview(tables: Any) -> None:

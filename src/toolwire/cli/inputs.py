@@ -1,13 +1,17 @@
-"""Input of commands: protocol names, the body on stdin, and the error for bad input."""
+"""Input of commands: protocol names, the configuration, the body on stdin, and the error for bad input."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 import toolwire
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class BadInput(click.ClickException):
@@ -47,4 +51,17 @@ def report_bad_input() -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
-DEFAULT_CONFIG = Path("toolwire.toml")
+def config_option(function: _Function) -> _Function:
+    """Add the option that names a configuration file, as `config_path`."""
+    return click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read only this file. Default: toolwire.toml over the user's file.",
+    )(function)
+
+
+def default_model(option: str | None) -> str | None:
+    """Return the model of `--model`, or else of `TOOLWIRE_MODEL`."""
+    return option or os.environ.get("TOOLWIRE_MODEL") or None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolwire.cli.groups import CommandGroup
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.exchange_report import ExchangeList, print_record, print_replay, replay_as_json
 from toolwire.cli.output.terminal import json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_exchanges, complete_providers
@@ -49,13 +49,7 @@ def command() -> None:
 def _journal_options(function: _Command) -> _Command:
     """Add the options that select the journal."""
     file_type = click.Path(path_type=Path)
-    function = click.option(
-        "--config",
-        "config_path",
-        type=file_type,
-        metavar="FILE",
-        help=f"The gateway's configuration. Default: {DEFAULT_CONFIG}, if present.",
-    )(function)
+    function = config_option(function)
     default_help = "Default: the journal that the configuration names, or the user's."
     return click.option("--journal", "path", type=file_type, metavar="FILE", help=default_help)(function)
 
@@ -200,13 +194,12 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 def open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input():
-        from toolwire.gateway.config import Config, build_providers, configured_secrets, journal_path, read_config
+        from toolwire.gateway.config import build_providers, configured_secrets, journal_path, load_config
         from toolwire.gateway.providers.discovery import discover_providers
         from toolwire.journal.redaction import Redactor
         from toolwire.journal.store import open_existing_store
 
-        config_file = config_path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        config = Config() if config_file is None else read_config(config_file)
+        config = load_config(config_path).config
         store = open_existing_store(path or journal_path(config, os.environ))
         providers = list(build_providers(config).values())
         providers += discover_providers(os.environ).values()

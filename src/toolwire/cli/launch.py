@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -246,15 +246,13 @@ _LISTENING_PREFIX = "toolwire listens on "
     "--model",
     metavar="PROVIDER/MODEL",
     shell_complete=complete_models,
-    help="Default: the agent's default model, routed by the gateway.",
+    help="Default: TOOLWIRE_MODEL, or the agent's own model, routed by the gateway.",
 )
 @click.option("--protocol", "protocol", metavar="PROTOCOL", help="For agents that support several protocols.")
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
-)
+@config_option
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
 def command(
-    *, name: str, model: str | None, protocol: str | None, path: Path | None, arguments: tuple[str, ...]
+    *, name: str, model: str | None, protocol: str | None, config_path: Path | None, arguments: tuple[str, ...]
 ) -> None:
     """Start AGENT in this terminal: claude, codex, gemini, opencode or qwen.
 
@@ -274,10 +272,10 @@ def command(
     if protocol is not None and protocol not in agent.protocols:
         raise BadInput(f"{name} does not support protocol {protocol!r}; expected one of {', '.join(agent.protocols)}")
     with report_bad_input():
-        from toolwire.gateway.config import Config, read_config
+        from toolwire.gateway.config import load_config
 
-        config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        server = (Config() if config_path is None else read_config(config_path)).server
+        model = default_model(model)
+        server = load_config(config_path).config.server
         with _temporary_folder(name) as folder, _ensure_gateway(server, config_path, model, folder) as gateway_url:
             config_folder = folder / "agent"
             config_folder.mkdir()

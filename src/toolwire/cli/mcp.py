@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from toolwire.cli.groups import CommandGroup
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.terminal import Column, Style, Table, json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_mcp_servers
 from toolwire.installation import require_extra
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from toolwire.runtime.tool import Tool, ToolOutput
 
 _MAX_DESCRIPTION = 100
-_config_option = click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
-)
 
 
 def _rule_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,10 +54,10 @@ def command() -> None:
 
 
 @command.command("list")
-@_config_option
+@config_option
 @click.option("--tools/--no-tools", "tools", default=True, help="Also list their tools.")
 @json_option()
-def list_servers(path: Path | None, *, tools: bool, as_json: bool) -> None:
+def list_servers(config_path: Path | None, *, tools: bool, as_json: bool) -> None:
     """Connect to every server and list its tools.
 
     Exit code 1: a server is not available.
@@ -77,7 +74,7 @@ def list_servers(path: Path | None, *, tools: bool, as_json: bool) -> None:
         return [await _describe_server(toolset) for toolset in toolsets]
 
     with report_bad_input(), require_extra("mcp", "MCP"):
-        config = _load_config(path)
+        config = _load_config(config_path)
         disabled = [name for name, server in config.mcp.servers.items() if not server.enabled]
         with show_progress("connecting to the MCP servers"):
             reports = asyncio.run(_with_toolsets(config, describe_servers))
@@ -141,8 +138,8 @@ def _print_server(report: _ServerReport, *, tools: bool) -> None:
 @click.argument("server", shell_complete=complete_mcp_servers)
 @click.argument("tool")
 @click.argument("arguments", default="{}", metavar="JSON")
-@_config_option
-def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
+@config_option
+def call(server: str, tool: str, arguments: str, config_path: Path | None) -> None:
     """Call a tool directly, without approval.
 
     TOOL is a tool of SERVER, JSON its arguments. The result is written to stdout. Exit code 1: the call failed.
@@ -157,7 +154,7 @@ def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
         return await _call_tool(toolsets[0], tool, arguments)
 
     with report_bad_input(), require_extra("mcp", "MCP"):
-        config = _load_config(path)
+        config = _load_config(config_path)
         enabled = [name for name, settings in config.mcp.servers.items() if settings.enabled]
         if server not in enabled:
             expected = f"; expected one of {', '.join(enabled)}" if enabled else ": none are configured"
@@ -193,7 +190,7 @@ def _print_output(output: "ToolOutput") -> None:
 
 
 @command.command("serve")
-@_config_option
+@config_option
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp. Default: stdin and stdout.")
 @click.option(
     "--workspace",
@@ -204,7 +201,7 @@ def _print_output(output: "ToolOutput") -> None:
 @click.option("--servers-only", is_flag=True, help="Do not serve the built-in tools.")
 @_rule_options
 def serve(
-    path: Path | None,
+    config_path: Path | None,
     http: str | None,
     workspace: Path,
     *,
@@ -224,15 +221,17 @@ def serve(
       toolwire mcp serve --http 127.0.0.1:4100 --servers-only
     """
     with report_bad_input(), require_extra("mcp", "MCP"):
+        from toolwire.gateway.config import load_config
         from toolwire.runtime.policy import Policy
 
-        config = _load_config(path)
+        loaded = load_config(config_path)
+        config = loaded.config
         rules = config.policy
         policy = Policy(allow=(*rules.allow, *allow), ask=(*rules.ask, *ask), deny=(*rules.deny, *deny))
         host, port = _parse_address(http) if http is not None else ("", 0)
         from toolwire.cli.agent_options import built_in_tools
 
-        tools = [] if servers_only else built_in_tools(workspace, config)
+        tools = [] if servers_only else built_in_tools(workspace, config, [file.path for file in loaded.files])
         asyncio.run(_run_server(config, policy, tools, (host, port) if http is not None else None))
 
 
@@ -337,8 +336,8 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 @command.command("login")
 @click.argument("server", shell_complete=complete_mcp_servers)
-@_config_option
-def login(server: str, path: Path | None) -> None:
+@config_option
+def login(server: str, config_path: Path | None) -> None:
     """Sign in to a server with OAuth, in a browser.
 
     \b
@@ -359,7 +358,7 @@ def login(server: str, path: Path | None) -> None:
         return toolsets[0].error
 
     with report_bad_input(), require_extra("mcp", "MCP"):
-        config = _load_config(path)
+        config = _load_config(config_path)
         if (settings := config.mcp.servers.get(server)) is None:
             raise BadInput(f"unknown MCP server {server!r}")
         if settings.url is None:
@@ -371,8 +370,8 @@ def login(server: str, path: Path | None) -> None:
 
 @command.command("logout")
 @click.argument("server", shell_complete=complete_mcp_servers)
-@_config_option
-def logout(server: str, path: Path | None) -> None:
+@config_option
+def logout(server: str, config_path: Path | None) -> None:
     """Delete the stored tokens of a server.
 
     \b
@@ -382,7 +381,7 @@ def logout(server: str, path: Path | None) -> None:
     with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.runtime.mcp.oauth import TokenFile
 
-        settings = _load_config(path).mcp.servers.get(server)
+        settings = _load_config(config_path).mcp.servers.get(server)
         cleared = settings is not None and TokenFile(_token_folder(), server, settings.url or "").clear()
         click.echo(f"{server}: {'signed out' if cleared else 'no tokens stored'}")
 
@@ -405,13 +404,11 @@ def import_servers(file: Any) -> None:
             click.echo(text, err=True)
 
 
-def _load_config(path: Path | None) -> "Config":
-    """Read the given configuration file, or else toolwire.toml if there is one."""
-    from toolwire.gateway.config import Config, read_config
+def _load_config(config_path: Path | None) -> "Config":
+    """Load the configuration."""
+    from toolwire.gateway.config import load_config
 
-    if path is None:
-        return read_config(DEFAULT_CONFIG) if DEFAULT_CONFIG.exists() else Config()
-    return read_config(path)
+    return load_config(config_path).config
 
 
 def _token_folder() -> Path:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolwire.cli.groups import CommandGroup
-from toolwire.cli.inputs import DEFAULT_CONFIG, BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.terminal import json_option, print_json, print_line
 from toolwire.cli.values import complete_runs
 
 if TYPE_CHECKING:
+    from toolwire.cli.agent_options import AgentJob
     from toolwire.cli.output.run_report import RunReport
     from toolwire.gateway.config import Config
     from toolwire.journal.runs import RunStore
@@ -41,9 +42,7 @@ def command() -> None:
 
 def _journal_options(function: _Command) -> _Command:
     """Add the options that select the store of runs."""
-    function = click.option(
-        "--config", "config_path", type=_FILE, metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
-    )(function)
+    function = config_option(function)
     return click.option("--journal", type=_FILE, metavar="FILE", help="Store of runs. Default: the user's.")(function)
 
 
@@ -167,7 +166,7 @@ def _resume_run(
     job = decode_job(report.metadata.facts)
     job = replace(job, model=job.model or report.metadata.model, max_turns=max_turns or job.max_turns)
     if not has_config_option:
-        config = _original_config(job.config, config)
+        config = _original_config(job, config)
     output = build_output(job.workspace, as_json=as_json)
     answers = _preset_answers(report, approve, deny)
     if uses_simulator(config):
@@ -182,11 +181,14 @@ def _resume_run(
     return follow_run(agent, lambda agent: agent.resume(report.id), output, runs.path)
 
 
-def _original_config(path: str | None, config: "Config") -> "Config":
-    """Read the configuration file that the run was started with."""
-    from toolwire.cli.agent_options import load_config
+def _original_config(job: "AgentJob", config: "Config") -> "Config":
+    """Read the configuration file that the run was started with, which has to be trusted unless it was named."""
+    from toolwire.gateway.config import load_config
 
-    return config if path is None else load_config(Path(path))[0]
+    if job.config is None:
+        return config
+    file = Path(job.config)
+    return (load_config(file) if job.config_named else load_config(project=file)).config
 
 
 def _preset_answers(
@@ -258,7 +260,7 @@ def _replay_run(
     report = load_report(runs, config, run)
     job = decode_job(report.metadata.facts)
     if not has_config_option:
-        config = _original_config(job.config, config)
+        config = _original_config(job, config)
     live = tools == "live"
     if workspace is not None:
         job = replace(job, workspace=os.path.realpath(workspace))
@@ -290,9 +292,10 @@ def _replay_run(
 def _open_runs(path: Path | None, config_path: Path | None) -> "Iterator[tuple[RunStore, Config]]":
     """Open the store of runs. Yield it with the configuration."""
     with report_bad_input():
-        from toolwire.cli.agent_options import load_config, open_runs
+        from toolwire.cli.agent_options import open_runs
+        from toolwire.gateway.config import load_config
 
-        config, _ = load_config(config_path)
+        config = load_config(config_path).config
         runs = open_runs(path, config)
         try:
             yield runs, config

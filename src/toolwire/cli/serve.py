@@ -8,14 +8,12 @@ from pathlib import Path
 
 import click
 
-from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input
+from toolwire.cli.inputs import config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 
 @click.command("serve", short_help="Run the gateway.")
-@click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
-)
+@config_option
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
 @click.option(
@@ -27,7 +25,7 @@ from toolwire.cli.values import complete_models
 @click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of processes. Default: 1.")
 def command(
     *,
-    path: Path | None,
+    config_path: Path | None,
     host: str | None,
     port: int | None,
     model: str | None,
@@ -38,7 +36,7 @@ def command(
 ) -> None:
     """Run the gateway: clients of any protocol can use any provider.
 
-    Providers come from the configuration file, or else from the API keys in the environment (ANTHROPIC_API_KEY,
+    Providers come from the configuration files, or else from the API keys in the environment (ANTHROPIC_API_KEY,
     OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, OLLAMA_HOST). Without any, the built-in simulator is used.
 
     \b
@@ -46,15 +44,14 @@ def command(
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
     with report_bad_input():
-        from toolwire.gateway.config import Config, override_journal, override_server, read_config
+        from toolwire.gateway.config import load_config, override_journal, override_server
         from toolwire.gateway.server.launch import run_gateway
 
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
-        config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        config = Config() if config_path is None else read_config(config_path)
+        config = load_config(config_path).config
         config = override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
-        exit_code = run_gateway(config, model, workers, lambda text: click.echo(text, err=True))
+        exit_code = run_gateway(config, default_model(model), workers, lambda text: click.echo(text, err=True))
     sys.exit(exit_code)
 
 

@@ -49,29 +49,30 @@ def _list_hosts(_: dict[str, Any]) -> Items:
 
 def _list_providers(params: dict[str, Any]) -> Items:
     """Return the providers that the configuration or the environment names."""
-    from toolwire.cli.agent_options import load_config
+    from toolwire.gateway.config import load_config
     from toolwire.gateway.providers.discovery import configured_providers
 
-    config, _ = load_config(params.get("config_path") or params.get("path"))
+    config = load_config(params.get("config_path")).config
     return [(name, provider.base_url) for name, provider in configured_providers(config).items()]
 
 
 def _list_models(params: dict[str, Any]) -> Items:
     """Return the default model of each provider, and the provider as the beginning of a name."""
-    from toolwire.cli.agent_options import load_config
+    from toolwire.gateway.config import load_config
     from toolwire.gateway.providers.discovery import configured_providers
 
-    config, _ = load_config(params.get("config_path") or params.get("path"))
+    config = load_config(params.get("config_path")).config
     for name, provider in configured_providers(config).items():
         yield f"{name}/{provider.default_model or ''}", provider.base_url
 
 
 def _list_runs(params: dict[str, Any]) -> Items:
     """Return the latest runs, and `last`."""
-    from toolwire.cli.agent_options import load_config, open_runs
+    from toolwire.cli.agent_options import open_runs
     from toolwire.cli.output.run_report import load_reports
+    from toolwire.gateway.config import load_config
 
-    config, _ = load_config(params.get("config_path"))
+    config = load_config(params.get("config_path")).config
     runs = open_runs(params.get("journal"), config)
     try:
         reports = list(load_reports(runs, config, _MAX_ITEMS, None))
@@ -92,9 +93,9 @@ def _list_exchanges(params: dict[str, Any]) -> Items:
 
 def _list_mcp_servers(params: dict[str, Any]) -> Items:
     """Return the configured MCP servers."""
-    from toolwire.cli.agent_options import load_config
+    from toolwire.gateway.config import load_config
 
-    config, _ = load_config(params.get("path"))
+    config = load_config(params.get("config_path")).config
     return [(name, server.url or server.command or "") for name, server in config.mcp.servers.items()]
 
 

@@ -1,12 +1,13 @@
 """Diagnostics for `toolwire doctor`: server access, database files, provider keys, and backends that are failing."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
+from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
@@ -69,10 +70,11 @@ async def diagnose(
     transport = Transport()
     try:
         checks = (
-            _check_provider(provider, variables.get(provider.name), transport, timeout)
-            for provider in providers.values()
+            _check_provider(group, variables.get(group[0].name), transport, timeout)
+            for group in group_by_key(providers.values())
         )
         findings += await asyncio.gather(*checks)
+        findings += check_aliases(config.aliases, Router(providers, config.routes)) if providers else []
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
         if routes:
             findings += [check_route(route, Router(providers, config.routes)) for route in routes]
@@ -153,10 +155,36 @@ async def _check_breakers(server: ServerSection, transport: Transport, timeout: 
     return findings or [Finding("breakers", f"none is open in the gateway at {origin.authority}")]
 
 
-async def _check_provider(provider: Provider, variable: str | None, transport: Transport, timeout: float) -> Finding:
-    """Return a finding on whether the provider accepts the key, by requesting its model list, which is free."""
+def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
+    """Return providers in groups with one server, one key and one list of models, which are checked once."""
+    groups: dict[object, list[Provider]] = {}
+    for provider in providers:
+        headers = tuple(sorted(provider.request_headers(PROTOCOLS[provider.protocol].surface).items()))
+        query = tuple(sorted(provider.query.items()))
+        groups.setdefault((provider.base_url, _MODEL_LIST_PATHS[provider.protocol], headers, query), []).append(
+            provider
+        )
+    return list(groups.values())
+
+
+def check_aliases(aliases: Mapping[str, str], router: Router) -> list[Finding]:
+    """Return a finding for each alias: the model that it stands for, and whether that has a provider."""
+    findings = []
+    for alias, model in aliases.items():
+        try:
+            backend = router.route(model).backends[0]
+        except RouteNotFound as error:
+            findings.append(Finding(f"alias {alias}", str(error), f"set aliases.{alias} to PROVIDER/MODEL"))
+        else:
+            findings.append(Finding(f"alias {alias}", backend.name))
+    return findings
+
+
+async def _check_provider(group: list[Provider], variable: str | None, transport: Transport, timeout: float) -> Finding:
+    """Return a finding on whether a server accepts the key, by requesting its model list, which is free."""
+    provider = group[0]
     key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
-    name, location = provider.name, f"{provider.base_url}, {key}"
+    name, location = ", ".join(one.name for one in group), f"{provider.base_url}, {key}"
     if provider.address is not None:
         return Finding(name, f"{location}: not checked, as {provider.profile(None).title} has no list of models here")
     address = replace(provider, path=None).request_target(_MODEL_LIST_PATHS[provider.protocol])
@@ -168,7 +196,7 @@ async def _check_provider(provider: Provider, variable: str | None, transport: T
     except TransportError as error:
         return Finding(name, f"{location}: {error}", "check base_url and your network connection")
     if status in (401, 403):
-        key_setting = f"providers.{name}.api_key" if variable is None else variable
+        key_setting = f"providers.{provider.name}.api_key" if variable is None else variable
         return Finding(name, f"{location}: key rejected ({status})", f"set {key_setting} to a valid key")
     if status in (404, 405):
         return Finding(name, f"{location}: reachable, but has no model list")

@@ -165,7 +165,7 @@ async def open_model(
     if simulator_socket is not None:
         resources.enter_context(simulator_socket)
     try:
-        router = Router(providers, config.routes)
+        router = Router(providers, config.routes, config.default_model, config.aliases)
         route_match = router.route(name or "")
         fallback_backends = [backend for fallback in fallbacks for backend in router.route(fallback).backends]
         route_match = replace(route_match, backends=(*route_match.backends, *fallback_backends))

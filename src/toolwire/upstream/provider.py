@@ -2,10 +2,10 @@
 
 import re
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from toolwire.codec.hosts.profile import AddressFacts, HostProfile
 from toolwire.codec.hosts.registry import default_profile, recognize_host
@@ -16,7 +16,7 @@ _VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
-ContextSize = int | Literal["auto", "off"]
+ContextSize = Annotated[int, Meta(ge=1)] | Literal["auto", "off"]
 """The context size of an Ollama model (`num_ctx`): tokens, by the prompt, or the server's default."""
 
 

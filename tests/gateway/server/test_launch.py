@@ -138,7 +138,7 @@ def test_address_that_is_not_available_is_explained(host: str, message: str) -> 
     ("options", "config", "reason"),
     [
         (["--host", "0.0.0.0"], "", "set server.keys"),
-        ([], "[server]\nprot = 1", "unknown key server.prot"),
+        ([], "[server]\nprot = 1", 'toolwire.toml:2:1: unknown key "prot" in [server] (did you mean "port"?)'),
         (["--model", "nobody"], "", "unknown model 'nobody'"),
     ],
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE
 
 SERVE_COMMAND = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve"]
@@ -25,7 +26,7 @@ MESSAGES_REQUEST = {"model": "any-name", "max_tokens": 99, "messages": [{"role":
 
 def keyless_environment(home: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
-    return {**environment, "HOME": str(home), "XDG_STATE_HOME": str(home)}
+    return {**environment, "HOME": str(home), "XDG_STATE_HOME": str(home), **named_config(home)}
 
 
 @contextmanager

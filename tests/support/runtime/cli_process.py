@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE
 from tests.support.runtime.fork_server import run_forked
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
@@ -26,7 +27,8 @@ TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 def cli_environment(folder: Path) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
-    return {**environment, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
+    fixed = {"XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
+    return environment | named_config(folder) | fixed
 
 
 class CliResult:

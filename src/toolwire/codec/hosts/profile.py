@@ -26,7 +26,7 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 class FactSource(Facts, frozen=True, kw_only=True):
     """The origin of a fact."""
 
-    kind: SourceKind
+    kind: SourceKind  # the kind of evidence
     references: tuple[str, ...] = ()  # issues such as `cline/cline#230`, projects or pages
     note: str = ""  # details, and the year of facts older than 2026
 
@@ -35,7 +35,7 @@ class Recognition(Facts, frozen=True, kw_only=True):
     """The base URLs that identify the host: by host name or port, and also by path if `paths` has patterns."""
 
     hostnames: tuple[str, ...] = ()  # glob patterns
-    ports: tuple[int, ...] = ()
+    ports: tuple[int, ...] = ()  # of servers on this machine
     paths: tuple[str, ...] = ()  # glob patterns
 
 
@@ -60,7 +60,7 @@ class AddressFacts(Facts, frozen=True, kw_only=True):
 class MessageFacts(Facts, frozen=True, kw_only=True):
     """Roles, order and members of messages."""
 
-    roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
+    roles: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")  # accepted roles
     late_system: bool = True  # accepts several system messages, also late in the conversation
     user_after_tool: bool = True  # accepts a user message right after a tool result
     user_required: bool = False  # rejects conversations without a user message
@@ -91,7 +91,7 @@ class ContentFacts(Facts, frozen=True, kw_only=True):
 class ReplayRule(Facts, frozen=True, kw_only=True):
     """The earlier turns whose reasoning must be sent back."""
 
-    models: tuple[str, ...] = ALL_MODELS
+    models: tuple[str, ...] = ALL_MODELS  # glob patterns of the models that the rule is for
     turns: Literal["none", "calls", "all"]  # the assistant turns that must carry it
     placeholder: str | None = None  # stands for reasoning that is not available; None: no placeholder is known
 
@@ -111,11 +111,11 @@ class ReasoningFacts(Facts, frozen=True, kw_only=True):
 class ToolFacts(Facts, frozen=True, kw_only=True):
     """Tool declarations and call ids."""
 
-    max_count: int | None = 128
-    name_pattern: str = r"[a-zA-Z0-9_-]+"
-    name_limit: int = 64
-    id_pattern: str = r"[\x20-\x7e]+"
-    id_limit: int = 40
+    max_count: int | None = 128  # accepted number of tools; None: any
+    name_pattern: str = r"[a-zA-Z0-9_-]+"  # regular expression of accepted tool names
+    name_limit: int = 64  # accepted length of tool names
+    id_pattern: str = r"[\x20-\x7e]+"  # regular expression of accepted call ids
+    id_limit: int = 40  # accepted length of call ids
     freeform: bool = True  # accepts freeform tools (`"type": "custom"`)
     hosted: bool = True  # accepts tools that the vendor runs
     client_run: bool | None = None  # accepts tools that the vendor defines and the client runs; None: as hosted ones
@@ -133,8 +133,8 @@ class ToolFacts(Facts, frozen=True, kw_only=True):
 class ChoiceRule(Facts, frozen=True, kw_only=True):
     """Tool choices that a model accepts."""
 
-    models: tuple[str, ...] = ALL_MODELS
-    modes: tuple[str, ...] = CHOICES
+    models: tuple[str, ...] = ALL_MODELS  # glob patterns of the models that the rule is for
+    modes: tuple[str, ...] = CHOICES  # accepted modes of tool choice
     thinking_modes: tuple[str, ...] | None = None  # while the model thinks; None: the same
 
 
@@ -147,8 +147,8 @@ class ChoiceFacts(Facts, frozen=True, kw_only=True):
 class EffortRule(Facts, frozen=True, kw_only=True):
     """The effort levels that a model accepts, in the host's words; empty if it rejects the setting."""
 
-    models: tuple[str, ...] = ALL_MODELS
-    words: tuple[str, ...] = ()
+    models: tuple[str, ...] = ALL_MODELS  # glob patterns of the models that the rule is for
+    words: tuple[str, ...] = ()  # accepted effort levels
 
 
 class ThinkingSwitch(Facts, frozen=True, kw_only=True):
@@ -173,16 +173,16 @@ class ThinkingFacts(Facts, frozen=True, kw_only=True):
 class FormatRule(Facts, frozen=True, kw_only=True):
     """Types of `response_format` that a model accepts."""
 
-    models: tuple[str, ...] = ALL_MODELS
-    types: tuple[str, ...] = ("text", "json_object", "json_schema")
+    models: tuple[str, ...] = ALL_MODELS  # glob patterns of the models that the rule is for
+    types: tuple[str, ...] = ("text", "json_object", "json_schema")  # accepted types
     with_tools: bool = True  # accepts them beside tools
 
 
 class LimitCap(Facts, frozen=True, kw_only=True):
     """The largest output limit that a model accepts."""
 
-    models: tuple[str, ...] = ALL_MODELS
-    tokens: int
+    models: tuple[str, ...] = ALL_MODELS  # glob patterns of the models that the rule is for
+    tokens: int  # the largest limit
 
 
 class OutputFacts(Facts, frozen=True, kw_only=True):
@@ -201,8 +201,8 @@ class OutputFacts(Facts, frozen=True, kw_only=True):
 class ModelFields(Facts, frozen=True, kw_only=True):
     """Members of the body that some models reject."""
 
-    models: tuple[str, ...]
-    fields: tuple[str, ...]
+    models: tuple[str, ...]  # glob patterns of these models
+    fields: tuple[str, ...]  # the members that they reject
 
 
 class FieldFacts(Facts, frozen=True, kw_only=True):
@@ -215,7 +215,7 @@ class FieldFacts(Facts, frozen=True, kw_only=True):
     by_model: tuple[ModelFields, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)  # the host's names of members, by OpenAI's names
     user_pattern: str | None = None  # legal end-user ids; None: all
-    max_temperature: float | None = None
+    max_temperature: float | None = None  # largest accepted temperature; None: any
     top_k: bool = False  # accepts `top_k`
     stores_by_default: bool = False  # stores responses unless `store` is false
     betas: tuple[str, ...] | None = None  # accepted values of `anthropic-beta`; None: all
@@ -226,10 +226,10 @@ class FieldFacts(Facts, frozen=True, kw_only=True):
 class ErrorTemplate(Facts, frozen=True, kw_only=True):
     """An error message of the host; names in braces stand for values of the request."""
 
-    message: str
-    status: int = 400
+    message: str  # the text
+    status: int = 400  # the HTTP status
     type: str | None = None  # None: that of `Errors`
-    code: str | None = None
+    code: str | None = None  # None: that of `Errors`
 
 
 class ErrorFacts(Facts, frozen=True, kw_only=True):
@@ -237,8 +237,8 @@ class ErrorFacts(Facts, frozen=True, kw_only=True):
 
     # the body as JSON; the strings $message, $type, $code, $param and $status stand for values
     body: str = '{"error":{"message":"$message","type":"$type","param":"$param","code":"$code"}}'
-    type: str | None = "invalid_request_error"
-    code: str | None = None
+    type: str | None = "invalid_request_error"  # the type of errors
+    code: str | None = None  # the code of errors
     templates: dict[str, ErrorTemplate] = field(default_factory=dict)  # by the fact that a request violates
 
 
@@ -247,7 +247,7 @@ class HostProfile(Facts, frozen=True, kw_only=True, eq=False):
 
     name: str
     title: str = ""  # the name to show to people
-    protocol: str = "openai-chat"
+    protocol: str = "openai-chat"  # the protocol that the profile is for
     pass_through: bool = False  # leaves requests of clients of the same protocol unchanged
     recognition: Recognition = Recognition()
     address: AddressFacts = AddressFacts()

@@ -13,18 +13,18 @@ from msgspec.structs import asdict
 class PriceTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prices of a request whose input has more than `above` tokens; they hold for all of its tokens."""
 
-    above: int
-    input: float | None = None
-    output: float | None = None
-    cache_read: float | None = None
-    cache_write: float | None = None
+    above: int  # input tokens above which the tier holds
+    input: float | None = None  # None: as without the tier
+    output: float | None = None  # None: as without the tier
+    cache_read: float | None = None  # None: as without the tier
+    cache_write: float | None = None  # None: as without the tier
 
 
 class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Prices in US dollars per million tokens, and per thousand searches."""
 
-    input: float
-    output: float
+    input: float  # per million input tokens
+    output: float  # per million output tokens
     cache_read: float | None = None  # None: the price of input
     cache_write: float | None = None  # None: the price of input
     searches: float | None = None  # per thousand; None: free

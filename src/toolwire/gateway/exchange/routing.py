@@ -1,4 +1,4 @@
-"""Routing of a model name to the backends that serve it.
+"""Routing of a model name to the backends that serve it. An alias is replaced by its model first.
 
 1. The first `[[routes]]` entry whose pattern matches. A backend with a `model` gets that. Otherwise, the first one gets
    the route's `model`, or the client's. A fallback gets the same name if its `models` match it, else its own
@@ -51,12 +51,17 @@ class Router:
     """Finds the backends for model names."""
 
     def __init__(
-        self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...] = (), catch_all: str | None = None
+        self,
+        providers: Mapping[str, Provider],
+        routes: tuple[RouteSection, ...] = (),
+        catch_all: str | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
-        """Validate `catch_all`, which must name a model of one of the providers."""
+        """Validate `catch_all`, which must name a model of one of the providers, perhaps by an alias."""
         self.providers = dict(providers)
         self.routes = routes
-        self.catch_all = catch_all
+        self.aliases = aliases or {}
+        self.catch_all = catch_all = None if catch_all is None else self.aliases.get(catch_all, catch_all)
         if (
             catch_all is not None
             and self._by_provider_prefix(catch_all) is None
@@ -78,6 +83,7 @@ class Router:
 
     def _match_route(self, name: str) -> RouteMatch:
         """Find the backends for a model name."""
+        name = self.aliases.get(name, name)
         for section in self.routes:
             if fnmatchcase(name, section.match):
                 return RouteMatch(self.build_backends(section, name or None), section)

@@ -4,15 +4,14 @@ A host that answers 400, 422 or 500 does not accept what a probe changed. Any ot
 says nothing about what the host accepts.
 """
 
-import json
 from collections.abc import Callable
 from itertools import groupby
-from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import to_builtins
 
 from toolwire.codec.interface import Route
+from toolwire.codec.toml_text import toml_key, toml_value
 from toolwire.gateway.probes import chat, messages, responses
 from toolwire.gateway.probes.probe_set import Body, ProbeResult
 from toolwire.protocols import PROTOCOLS
@@ -78,30 +77,16 @@ async def _send(provider: Provider, body: Body, transport: Transport, timeout: f
 
 def render_table(provider: Provider, result: ProbeResult) -> str:
     """Return the probed facts as a table `[hosts.NAME]` for `toolwire.toml`."""
-    table = f"hosts.{_key(provider.name)}"
+    name = toml_key(provider.name)
+    table = f"hosts.{name}"
     lines = [
-        f"# probed with {result.model}; use it with host = {_toml(provider.name)} in [providers.{_key(provider.name)}]",
+        f"# probed with {result.model}; use it with host = {toml_value(provider.name)} in [providers.{name}]",
         f"[{table}]",
-        f"extends = {_toml(result.host.name)}",
-        f"protocol = {_toml(provider.protocol)}",
+        f"extends = {toml_value(result.host.name)}",
+        f"protocol = {toml_value(provider.protocol)}",
     ]
     facts = PROBE_SETS[provider.protocol].facts(result)
     for group, names in groupby(facts, key=lambda name: name.partition(".")[0]):
         lines += ["", f"[{table}.{group}]"]
-        lines += [f"{name.partition('.')[2]} = {_toml(facts[name])}" for name in names]
+        lines += [f"{name.partition('.')[2]} = {toml_value(to_builtins(facts[name]))}" for name in names]
     return "\n".join(lines)
-
-
-def _key(name: str) -> str:
-    """Return a TOML key, quoted if necessary."""
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _toml(name)
-
-
-def _toml(value: Any) -> str:
-    """Return a fact as a TOML value."""
-    if isinstance(value, Struct):
-        members = {key: member for key in value.__struct_fields__ if (member := getattr(value, key)) is not None}
-        return f"{{ {', '.join(f'{key} = {_toml(member)}' for key, member in members.items())} }}"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value)

@@ -1,6 +1,7 @@
 """The list of models for clients of each protocol, and the models installed on an Ollama server (`/api/tags`)."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.codec.surface import ModelCard
+from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Router
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
@@ -79,6 +81,9 @@ def list_models(router: Router) -> list[ModelCard]:
     for name, provider in router.providers.items():
         for model in _model_names(provider.models, provider.default_model):
             names[f"{name}/{model}"] = name
+    for alias in router.aliases:
+        with contextlib.suppress(RouteNotFound):
+            names[alias] = router.route(alias).backends[0].provider.name
     return [ModelCard(id, owner) for id, owner in names.items()]
 
 

@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import uvicorn
 import uvloop
@@ -37,6 +37,7 @@ from toolwire.gateway.providers.discovery import (
     with_simulator_fallback,
 )
 from toolwire.gateway.providers.models import ModelList, with_ollama_models
+from toolwire.gateway.providers.reachability import find_unreachable
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, is_loopback
@@ -123,7 +124,7 @@ def build_gateway(
     available, simulator_socket = (
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
-    router = Router(available, config.routes, catch_all)
+    router = Router(available, config.routes, catch_all or config.default_model, config.aliases)
     if model is not None:
         router = FixedRouter(router, router.route(model))
     shared_resources = shared_resources or make_shared_resources(config, environment)
@@ -212,6 +213,13 @@ def _describe_provider(provider: Provider) -> str:
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 
 
+async def _prepare_providers(config: Config) -> tuple[dict[str, Provider], Iterable[str]]:
+    """Return the providers with the models of each Ollama, and a note on each Ollama that does not answer."""
+    providers = configured_providers(config)
+    listed, unreachable = await asyncio.gather(with_ollama_models(providers), find_unreachable(providers))
+    return listed, unreachable.values()
+
+
 def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Callable[[str], None]) -> int:
     """Serve until a signal arrives, and return the exit code."""
     if workers > 1:
@@ -220,12 +228,12 @@ def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Calla
     config = replace(config, limits=limits)
     listener = open_listener(config.server.host, config.server.port)
     config = override_server(config, None, listener.getsockname()[1])
-    providers = asyncio.run(with_ollama_models(configured_providers(config)))
+    providers, notes = asyncio.run(_prepare_providers(config))
     shared_resources = make_shared_resources(config, os.environ, workers)
     gateway = build_gateway(config, catch_all, providers=providers, shared_resources=shared_resources)
     echo(startup_message(gateway))
-    if warning is not None:
-        gateway.log.write_line(warning)
+    for note in (*notes, *([] if warning is None else [warning])):
+        gateway.log.write_line(note)
     if workers == 1:
         uvloop.run(serve_gateway(gateway, listener))
         return 0

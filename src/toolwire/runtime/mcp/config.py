@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from toolwire.canonical.errors import ToolwireError
+from toolwire.codec.toml_text import toml_key, toml_value
 
 IMPLEMENTATION_NAME = "toolwire"
 # Not `toolwire.__version__`: the import contracts place the top-level module above the runtime.
@@ -31,18 +32,24 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class McpConfigError(ToolwireError):
-    """The configuration of an MCP server is invalid; the message begins with the key."""
+    """The configuration of an MCP server is invalid; the message begins with the key, if there is one."""
+
+    def __init__(self, problem: str, path: tuple[str | int, ...] = ()) -> None:
+        """`path` is the key in the configuration file."""
+        super().__init__(": ".join(filter(None, (".".join(map(str, path)), problem))))
+        self.problem = problem
+        self.path = path
 
 
 class OAuthConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """OAuth settings of a server. Without a `client_id`, the client is registered on first use."""
 
-    client_id: str | None = None
-    client_secret: str | None = None
+    client_id: str | None = None  # the client that was registered manually
+    client_secret: str | None = None  # its secret
     issuer: str | None = None
     """The only authorization server that receives the secret."""
-    client_metadata_url: str | None = None
-    scope: str | None = None
+    client_metadata_url: str | None = None  # the URL that identifies the client
+    scope: str | None = None  # the requested scopes
     port: int = 0
     """Local port of the redirect URL; 0 means any."""
 
@@ -82,24 +89,23 @@ class McpSection(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 def check_servers(section: McpSection) -> None:
     """Raise `McpConfigError` for the first invalid server."""
     for name, server in section.servers.items():
-        key_path = f"mcp.servers.{name}"
+        path = ("mcp", "servers", name)
         if not _SERVER_NAME.fullmatch(name):
-            raise McpConfigError(
-                f"{key_path}: invalid name: use at most 63 letters, digits, _, . and -, starting with a letter or digit"
-            )
+            problem = "invalid name: use at most 63 letters, digits, _, . and -, starting with a letter or digit"
+            raise McpConfigError(problem, path)
         if (server.command is None) == (server.url is None):
-            raise McpConfigError(f"{key_path}: set either command or url")
+            raise McpConfigError("set either command or url", path)
         if server.url is not None:
-            _check_url(server.url, key_path)
+            _check_url(server.url, (*path, "url"))
         for header, value in server.headers.items():
             if not _HEADER_NAME.fullmatch(header) or not value.isprintable():
-                raise McpConfigError(f"{key_path}.headers.{header}: invalid header")
+                raise McpConfigError("invalid header", (*path, "headers", header))
         for key in ("timeout", "connect_timeout"):
             if getattr(server, key) <= 0:
-                raise McpConfigError(f"{key_path}.{key}: must be greater than 0")
+                raise McpConfigError("must be greater than 0", (*path, key))
 
 
-def _check_url(url: str, key_path: str) -> None:
+def _check_url(url: str, path: tuple[str, ...]) -> None:
     """Raise `McpConfigError` unless a server's URL is a plain http or https URL."""
     try:
         parts = urlsplit(url)
@@ -107,9 +113,9 @@ def _check_url(url: str, key_path: str) -> None:
     except ValueError:  # brackets that are no IPv6 address, or a port that is no number
         is_http = False
     if not is_http:
-        raise McpConfigError(f"{key_path}.url: expected an http or https URL, got {url!r}")
+        raise McpConfigError(f"expected an http or https URL, got {url!r}", path)
     if parts.username or parts.password:
-        raise McpConfigError(f"{key_path}.url: user and password are not allowed in a URL: use headers")
+        raise McpConfigError("user and password are not allowed in a URL: use headers", path)
 
 
 _FOREIGN_KEYS = {"type", "transport", "disabled", "httpUrl", "serverUrl", "disabledTools", "excludeTools"}
@@ -191,26 +197,11 @@ def as_toml(servers: Mapping[str, McpServerConfig]) -> str:
     """Format servers as tables for `toolwire.toml`, without default values."""
     lines = list[str]()
     for name, server in servers.items():
-        lines += ["", f"[mcp.servers.{_toml_key(name)}]"]
+        lines += ["", f"[mcp.servers.{toml_key(name)}]"]
         values = msgspec.to_builtins(server)
         defaults = msgspec.to_builtins(McpServerConfig())
-        lines += [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in values.items() if value != defaults[key]]
+        lines += [f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items() if value != defaults[key]]
     return "\n".join(lines[1:]) + "\n"
-
-
-def _toml_key(name: str) -> str:
-    """Return the key, quoted if TOML requires it."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else msgspec.json.encode(name).decode()
-
-
-def _toml_value(value: Any) -> str:
-    """Format a value as TOML, where strings, numbers and arrays look as in JSON and objects do not."""
-    if isinstance(value, Mapping):
-        pairs = [f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items() if inner is not None]
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml_value(inner) for inner in value)}]"
-    return msgspec.json.encode(value).decode()
 
 
 MAX_NAME_LENGTH = 63

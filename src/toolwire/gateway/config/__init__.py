@@ -1,0 +1,51 @@
+"""The configuration of the gateway: the sections of `toolwire.toml`, and reading, merging and trusting its files."""
+
+from toolwire.gateway.config.errors import ConfigError
+from toolwire.gateway.config.loading import LoadedConfig, load_config
+from toolwire.gateway.config.paths import PROJECT_FILE, journal_path, state_directory, user_file
+from toolwire.gateway.config.providers import build_providers, configured_secrets
+from toolwire.gateway.config.reading import override_journal, override_server, parse_config, read_config
+from toolwire.gateway.config.sections import (
+    BackendSection,
+    BrowserSection,
+    Config,
+    JournalSection,
+    LimitsSection,
+    PolicySection,
+    ProviderSection,
+    RouteSection,
+    SearchSection,
+    ServerSection,
+    SimulatorSection,
+    StateSection,
+    ToolsSection,
+)
+
+__all__ = [
+    "PROJECT_FILE",
+    "BackendSection",
+    "BrowserSection",
+    "Config",
+    "ConfigError",
+    "JournalSection",
+    "LimitsSection",
+    "LoadedConfig",
+    "PolicySection",
+    "ProviderSection",
+    "RouteSection",
+    "SearchSection",
+    "ServerSection",
+    "SimulatorSection",
+    "StateSection",
+    "ToolsSection",
+    "build_providers",
+    "configured_secrets",
+    "journal_path",
+    "load_config",
+    "override_journal",
+    "override_server",
+    "parse_config",
+    "read_config",
+    "state_directory",
+    "user_file",
+]

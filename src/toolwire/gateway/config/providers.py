@@ -1,0 +1,37 @@
+"""The providers that a configuration defines, and the secrets in it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from toolwire.codec.hosts.custom import HostTables
+from toolwire.gateway.config.checks import locate_provider
+from toolwire.gateway.config.sections import Config, ProviderSection
+from toolwire.upstream.provider import Provider
+
+SECRET_NAME = re.compile("key|token|secret|password|credential", re.IGNORECASE)
+"""Names of environment variables whose values are redacted; others hold common words."""
+
+
+def build_providers(config: Config) -> dict[str, Provider]:
+    """Build the configured providers, by name."""
+    return {name: _build_provider(name, section, config.hosts) for name, section in config.providers.items()}
+
+
+def _build_provider(name: str, section: ProviderSection, hosts: Mapping[str, dict[str, Any]]) -> Provider:
+    """Build the provider that a section configures."""
+    host, base_url = locate_provider(section, HostTables(hosts))
+    return Provider(name=name, **msgspec.structs.asdict(section) | {"host": host, "base_url": base_url})
+
+
+def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
+    """Yield every configured key, token and credential, for redaction."""
+    yield from (*config.server.keys, *config.server.seal_keys)
+    yield from (config.search.api_key or "", *config.search.headers.values())
+    for server in config.mcp.servers.values():
+        yield from (server.oauth.client_secret or "", *server.headers.values())
+        yield from (value for name, value in server.env.items() if SECRET_NAME.search(name))
+    for provider in providers:
+        yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
