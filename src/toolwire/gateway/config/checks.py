@@ -111,7 +111,8 @@ def _host_profile(config: Config, name: str, protocol: str, path: KeyPath) -> Ho
         table = config.hosts[name] | {"name": name}
         table.pop("extends", None)
         problems = find_problems(table, msgspec.inspect.type_info(HostProfile), ("hosts", name))
-        raise next(problems, KeyProblem(("hosts", name), str(error))) from None
+        problem, _, key = str(error).partition(" - at `$.")
+        raise next(problems, KeyProblem(("hosts", name, *filter(None, [key.rstrip("`")])), problem)) from None
 
 
 def _check_parsers(section: ProviderSection | RouteSection, path: KeyPath) -> None:
