@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -168,6 +169,18 @@ def test_bad_input_is_exit_code_2(arguments: list[str], words: str, tmp_path: Pa
     assert done.code == 2
     assert words in done.err
     assert done.out == ""
+
+
+def test_variable_is_the_default_of_the_model_option(tmp_path: Path) -> None:
+    # A conversation stays at its model.
+    for options in ([], ["--model", "gemini/second"], ["--continue"]):
+        assert run_toolwire(tmp_path, "ask", "hi", *options, TOOLWIRE_MODEL="gemini/first").code == 0
+    lines = run_toolwire(tmp_path, "runs", "list").out.splitlines()
+    assert [re.findall(r"gemini/\w+", line) for line in lines] == [
+        ["gemini/second"],
+        ["gemini/second"],
+        ["gemini/first"],
+    ]
 
 
 def test_reached_limit_is_exit_code_1(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from toolwire.gateway.config import Config, ConfigError, build_providers, parse_config
 from toolwire.gateway.exchange.routing import Router
+from toolwire.gateway.providers.models import list_models
 
 PROVIDERS = "".join(
     f'[providers.{name}]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:{port}"\n'
@@ -63,3 +64,8 @@ def test_invalid_aliases_are_errors(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(text)
     assert str(error.value) == f"toolwire.toml:{message}"
+
+
+def test_aliases_are_listed_unless_nothing_serves_them() -> None:
+    config = parse('[aliases]\nfast = "a/small"\nlost = "nobody/x"\n')
+    assert [(card.id, card.owner) for card in list_models(router(config))] == [("fast", "a")]

@@ -84,6 +84,14 @@ def test_ollama_models_are_listed_and_the_first_is_the_default(tmp_path: Path) -
             assert "local/MODEL" in process.stderr.read()
 
 
+def test_dead_ollama_is_noted_once(tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text('[providers.local]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"')
+    with serve_process(tmp_path) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert process.stderr.read().count("local: no Ollama answers at http://127.0.0.1:9") == 1
+
+
 def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
     with (
         serve_process(tmp_path) as (process, root),
@@ -140,6 +148,11 @@ def test_address_that_is_not_available_is_explained(host: str, message: str) -> 
         (["--host", "0.0.0.0"], "", "set server.keys"),
         ([], "[server]\nprot = 1", 'toolwire.toml:2:1: unknown key "prot" in [server] (did you mean "port"?)'),
         (["--model", "nobody"], "", "unknown model 'nobody'"),
+        (
+            [],
+            "[server]\nport = 99999",
+            "toolwire.toml:2:8: server.port: expected an integer from 0 to 65535, got 99999",
+        ),
     ],
 )
 def test_invalid_configuration_is_a_one_line_error(
