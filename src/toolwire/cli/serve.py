@@ -17,7 +17,10 @@ from toolwire.cli.values import complete_models
 @click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
 @click.option(
-    "--model", metavar="PROVIDER/MODEL", shell_complete=complete_models, help="Model for names that no provider serves."
+    "--model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete_models,
+    help="Model for names that no provider serves. Default: TOOLWIRE_MODEL.",
 )
 @click.option("--record", is_flag=True, help="Record exchanges for `toolwire journal`.")
 @click.option("--record-bodies", is_flag=True, help="Record bodies, too: of the client's and the provider's messages.")
