@@ -86,7 +86,7 @@ def test_findings_of_check_and_doctor_are_complete(folder: Path) -> None:
     assert (done.code, report["ok"]) == (1, False)
     assert set(report["findings"][0]) == {"level", "rule", "path", "message"}
     findings = json.loads(run_toolwire(folder, "doctor", "--json").out)["findings"]
-    assert {"ok": True, "subject": "configuration", "detail": "toolwire.toml", "advice": ""} in findings
+    assert {"ok": True, "subject": "configuration", "detail": str(folder / "toolwire.toml"), "advice": ""} in findings
 
 
 def test_mcp_list_names_states_errors_and_tools(folder: Path) -> None:

@@ -21,6 +21,11 @@ def command() -> None:
 
     Commands read toolwire.toml in the current folder over the user's file, ~/.config/toolwire/config.toml. With
     --config or TOOLWIRE_CONFIG they read only the file that it names. `toolwire init` writes a first file.
+
+    \b
+    Examples:
+      toolwire config show
+      toolwire config trust
     """
 
 
@@ -146,11 +151,11 @@ def trust(file: Path, *, revoke: bool) -> None:
 def schema() -> None:
     """Print the JSON Schema of the files, for completion and checks in an editor.
 
+    Editors with Taplo use it if the first line of toolwire.toml is: #:schema ./toolwire.schema.json
+
     \b
     Examples:
       toolwire config schema > toolwire.schema.json
-    and as the first line of toolwire.toml:
-      #:schema ./toolwire.schema.json
     """
     from toolwire.gateway.config.schema import read_schema
 
