@@ -94,7 +94,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         always_offered: Names of tools that stay outside the tool search.
         name: The agent's name, in traces and as a tool of another agent.
         description: What the agent does, for agents that call it as a tool.
-        config: The gateway configuration. None loads `toolwire.toml` and the environment.
+        config: The gateway configuration. None uses the providers whose keys are in the environment.
         secrets: Values to redact from recorded runs.
         settings: `temperature`, `top_p`, `max_tokens`, `stop`, `seed`, `effort`, `tool_choice` and `parallel`. A run
             can override each of them.
