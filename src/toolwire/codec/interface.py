@@ -12,6 +12,7 @@ from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.canonical.tools import Tool
+from toolwire.codec.context_management import ContextManagementApi
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey
 from toolwire.codec.framing import FrameFilter
 from toolwire.codec.hosts.openai import OPENAI
@@ -196,6 +197,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     stream_end: bytes = b""  # completes a passed-through stream whose provider omitted the end
     end_event_repeats_response: bool = False  # the last event of a stream contains the complete response
     token_count: TokenCountApi | None = None  # its endpoint for counting tokens
+    context_management: ContextManagementApi | None = None  # its members for clearing and compacting a history
     errors_in_body: bool = False  # a response can report its own failure, besides an error in its place
     stop_message_key: str | None = None  # the extra of a candidate that explains the stop reason in words
     has_start_event: bool = True  # streams begin with an event of their own, so that a start does not promise content

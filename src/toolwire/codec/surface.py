@@ -34,6 +34,7 @@ class Endpoint(Struct, frozen=True):
     path: str
     stream: bool | None = None  # None: the body decides
     counts_tokens: bool = False  # counts the tokens of a request instead of answering it
+    compacts: bool = False  # only compacts the conversation of a request
 
 
 class EndpointMatch(Struct, frozen=True):
@@ -42,6 +43,7 @@ class EndpointMatch(Struct, frozen=True):
     model: str | None = None
     stream: bool | None = None
     counts_tokens: bool = False
+    compacts: bool = False
 
 
 class ModelCard(Struct, frozen=True):
@@ -74,7 +76,9 @@ class Surface(Struct, frozen=True, kw_only=True):
             before, placeholder, after = endpoint.path.partition("{model}")
             if not placeholder:
                 if path == endpoint.path:
-                    return EndpointMatch(stream=endpoint.stream, counts_tokens=endpoint.counts_tokens)
+                    return EndpointMatch(
+                        stream=endpoint.stream, counts_tokens=endpoint.counts_tokens, compacts=endpoint.compacts
+                    )
             elif path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
                 return EndpointMatch(
                     path[len(before) : len(path) - len(after)], endpoint.stream, endpoint.counts_tokens

@@ -176,7 +176,14 @@ async def open_model(
         )
         redactor = Redactor(configured_secrets(config, providers.values()))
         dispatcher = Dispatcher(
-            router, Transport(), config.limits, [], conversation_state, redactor=redactor, models=config.models
+            router,
+            Transport(),
+            config.limits,
+            [],
+            conversation_state,
+            redactor=redactor,
+            models=config.models,
+            compaction=config.compaction,
         )
         return GatewayModel(dispatcher, route_match, name or "", resources)
     except RouteNotFound:

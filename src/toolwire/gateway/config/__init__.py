@@ -8,6 +8,7 @@ from toolwire.gateway.config.reading import override_journal, override_server, p
 from toolwire.gateway.config.sections import (
     BackendSection,
     BrowserSection,
+    CompactionSection,
     Config,
     JournalSection,
     LimitsSection,
@@ -25,6 +26,7 @@ __all__ = [
     "PROJECT_FILE",
     "BackendSection",
     "BrowserSection",
+    "CompactionSection",
     "Config",
     "ConfigError",
     "JournalSection",

@@ -13,7 +13,7 @@ ENV_PREFIX = "env:"
 _MERGED_TABLES = frozenset(
     {
         (),
-        *((name,) for name in ("aliases", "browser", "hosts", "journal", "limits", "mcp", "models", "policy")),
+        *((name,) for name in ("aliases", "browser", "compaction", "hosts", "journal", "limits", "mcp", "models", "policy")),
         *((name,) for name in ("providers", "server", "simulator", "state", "tools")),
         ("mcp", "servers"),
     }

@@ -8,6 +8,7 @@ from toolwire.canonical.errors import Strictness
 from toolwire.codec.models.info import ModelInfo
 from toolwire.runtime.mcp.config import McpSection
 from toolwire.runtime.policy import Verdict
+from toolwire.translation.compaction import SUMMARY_TOKENS
 from toolwire.upstream.provider import ContextSize
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -88,12 +89,24 @@ class RouteSection(Section, frozen=True, kw_only=True):
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None
     tool_calling: Literal["native", "prompt", "auto"] | None = None
+    compaction_prompt: str | None = None
 
     @property
     def backend_sections(self) -> tuple[BackendSection, ...]:
         """Return the backends in order, whichever of the three forms lists them."""
         names = self.providers or (() if self.provider is None else (self.provider,))
         return self.backends or tuple([BackendSection(provider=name) for name in names])
+
+
+class CompactionSection(Section, frozen=True, kw_only=True):
+    """`[compaction]`: how the gateway summarizes conversations; `tokens` is the length of a summary.
+
+    With `native` false, providers that could manage the context themselves don't, so that any model can continue.
+    """
+
+    native: bool = True
+    prompt: str | None = None
+    tokens: Positive = SUMMARY_TOKENS
 
 
 class LimitsSection(Section, frozen=True, kw_only=True):
@@ -221,6 +234,7 @@ class Config(Section, frozen=True, kw_only=True):
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)  # profiles of servers, by name
     routes: tuple[RouteSection, ...] = ()
     limits: LimitsSection = LimitsSection()
+    compaction: CompactionSection = CompactionSection()
     journal: JournalSection = JournalSection()
     state: StateSection = StateSection()
     policy: PolicySection = PolicySection()

@@ -15,11 +15,18 @@ from toolwire.codec.interface import ResponseContext
 from toolwire.codec.memo import BoundedMemo
 from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.wire.surrogates import decode_repaired
-from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.config import CompactionSection, LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import RefusedTools, refuses_tools
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.breakers import Breakers
+from toolwire.gateway.exchange.context_management import (
+    ManagedContext,
+    manage_context,
+    prepare_delegation,
+    refuses_management,
+    report_management,
+)
 from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.exchange import (
     BufferedResponse,
@@ -31,7 +38,12 @@ from toolwire.gateway.exchange.exchange import (
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
 from toolwire.gateway.exchange.refused_settings import RefusedSettings
-from toolwire.gateway.exchange.response import StreamingResponse, request_response
+from toolwire.gateway.exchange.response import (
+    StreamingResponse,
+    request_raw_response,
+    request_response,
+    respond_locally,
+)
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import (
@@ -68,6 +80,7 @@ class Dispatcher:
         redactor: Redactor,
         route_toolsets: RouteToolsets | None = None,
         models: Mapping[str, ModelInfo] | None = None,
+        compaction: CompactionSection | None = None,
     ) -> None:
         self._transport = transport
         self.services = ExchangeServices(
@@ -88,6 +101,8 @@ class Dispatcher:
             envelope_keys=BoundedMemo(),
             conversation_memo=ConversationMemo(limits.history),
             refused_settings=RefusedSettings(),
+            compaction=compaction or CompactionSection(),
+            unmanaged_models=BoundedMemo(),
         )
 
     def close(self) -> None:
@@ -113,7 +128,18 @@ class Dispatcher:
             if pending_response is not None:
                 exchange.request, exchange.pending_response = pending_response.request, pending_response
                 exchange.is_heavy = exchange.is_heavy or pending_response.has_heavy_history
+        exchange.compacts_only = client_request.compacts
+        manage_context(exchange)
         return exchange
+
+    async def compact(self, exchange: Exchange) -> BufferedResponse:
+        """Return the compacted conversation of a request to an endpoint that only compacts."""
+        exchange.is_streaming, exchange.pending_response = False, None
+        response = await _try_backends(exchange)
+        exchange.observer.on_response(response)
+        if isinstance(response, BufferedResponse):
+            return response
+        raise AssertionError("a request to compact got a stream")
 
     async def dispatch(self, exchange: Exchange) -> BufferedResponse | StreamingResponse[bytes] | FrameLogReader:
         """Send the request to the backends of its route, and return the response."""
@@ -227,8 +253,24 @@ async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingRespo
 async def _prepare_request(exchange: Exchange, backend: Backend) -> None:
     """Prepare the request for a backend."""
     exchange.observer.on_backend(backend)
+    if exchange.managed is not None:
+        executor = exchange.services.body_executor
+        await executor.run(exchange.managed.prepare, exchange, backend, heavy=exchange.is_heavy)
+        if (summary_exchange := exchange.managed.summary_exchange) is not None:
+            summary_exchange.upstream_request = await prepare_upstream_request(summary_exchange, backend)
+            exchange.upstream_request = summary_exchange.upstream_request
+            exchange.observer.on_request_sent(exchange.upstream_request)
+            return
+    await _prepare_answer(exchange, backend)
+
+
+async def _prepare_answer(exchange: Exchange, backend: Backend) -> None:
+    """Prepare the request that the backend answers, after any summary."""
     try:
         exchange.upstream_request = await prepare_upstream_request(exchange, backend)
+        if exchange.managed is not None:
+            prepare_delegation(exchange)
+            report_management(exchange)
     except LossyTranslationError as refusal:
         exchange.observer.on_refusal(refusal.all_losses)
         raise
@@ -236,16 +278,53 @@ async def _prepare_request(exchange: Exchange, backend: Backend) -> None:
 
 
 async def _request_response(exchange: Exchange, backend: Backend) -> BufferedResponse | StreamingResponse[bytes]:
-    """Send the prepared request; once more with prompted tools if the server refuses tools."""
+    """Send the prepared request, after one for a summary if the gateway compacts the conversation.
+
+    It is sent once more if the server refuses tools, with prompted tools, or if it refuses to manage the context.
+    """
     try:
+        if exchange.managed is not None:
+            if exchange.managed.summary_exchange is not None:
+                await _request_summary(exchange, exchange.managed, exchange.managed.summary_exchange, backend)
+            if exchange.managed.answers_with_summary and not exchange.managed.is_native:
+                return await _respond_with_summary(exchange, exchange.managed)
+            if exchange.compacts_only:
+                return await request_raw_response(exchange)
         return await request_response(exchange)
     except RequestRejected as rejection:
+        if refuses_management(exchange, rejection):
+            await _prepare_request(exchange, backend)
+            return await _request_response(exchange, backend)
         is_prompted = exchange.upstream_request.dialect is not None
         if is_prompted or not refuses_tools(rejection.error, backend, exchange.route_match.options):
             raise
     exchange.services.refused_tools.add(backend)
     await _prepare_request(exchange, backend)
     return await request_response(exchange)
+
+
+async def _request_summary(
+    exchange: Exchange, managed: ManagedContext, summary_exchange: Exchange, backend: Backend
+) -> None:
+    """Let the backend summarize the conversation, and prepare the request that continues from the summary."""
+    response = await _request_response(summary_exchange, backend)
+    if isinstance(response, BufferedResponse):  # a request for a summary is not streamed
+        managed.read_response(exchange, response)
+    if not managed.answers_with_summary:
+        await _prepare_answer(exchange, backend)
+
+
+async def _respond_with_summary(
+    exchange: Exchange, managed: ManagedContext
+) -> BufferedResponse | StreamingResponse[bytes]:
+    """Return the response that holds only the compaction."""
+    report_management(exchange)
+    upstream_request, response = exchange.upstream_request, managed.local_response(exchange)
+    if exchange.compacts_only:
+        return BufferedResponse(managed.compacted_body(exchange), upstream_request.losses, response)
+    upstream_request.context = replace(upstream_request.context, request=exchange.request)
+    upstream_request.rounds = None
+    return await respond_locally(exchange, response)
 
 
 async def _open_stream(exchange: Exchange) -> StreamingResponse[bytes]:

@@ -17,7 +17,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
-from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.config import CompactionSection, LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import RefusedTools
 from toolwire.gateway.exchange.breakers import Breakers
@@ -36,6 +36,7 @@ from toolwire.journal.redaction import Redactor
 from toolwire.upstream.models.catalog import ModelCatalog
 
 if TYPE_CHECKING:
+    from toolwire.gateway.exchange.context_management import ManagedContext, Refusal
     from toolwire.gateway.exchange.response import StreamingResponse
 
 
@@ -50,6 +51,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     created: int = 0
     channel: ChannelState | None = None
     """History of the WebSocket channel that carried the request."""
+    compacts: bool = False
+    """Whether it came to an endpoint that only compacts."""
     losses: list[Loss] = []
     """Changes that decoding the body required."""
 
@@ -116,6 +119,9 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
     conversation_memo: ConversationMemo
     refused_settings: RefusedSettings
+    compaction: CompactionSection
+    unmanaged_models: "BoundedMemo[tuple[str, str], Refusal]"
+    """Models whose provider refused to manage the context, by provider and model."""
 
     def envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
         """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
@@ -134,9 +140,12 @@ class Exchange:
 
     __slots__ = (
         "client_request",
+        "compacts_only",
         "conversation",
         "is_heavy",
+        "is_rewritten",
         "is_streaming",
+        "managed",
         "observer",
         "pending_response",
         "request",
@@ -172,6 +181,15 @@ class Exchange:
         self.is_streaming = client_request.is_streaming(request)
         self.pending_response: PendingResponse | None = None
         """Set if the response is stored under an id."""
+
+        self.managed: ManagedContext | None = None
+        """The context management that the request asks for; None if it asks for none."""
+
+        self.is_rewritten = False
+        """Whether the request differs from the body that the client sent."""
+
+        self.compacts_only = False
+        """Whether the request came to an endpoint that only compacts."""
 
         self.upstream_request: UpstreamRequest
         """The request for the backend that is tried; unset until it is prepared."""

@@ -152,7 +152,8 @@ def _translate_draft(draft: Draft, route_tools: RouteTools | None, *, complete: 
         draft.target.model_info,
         exchange.services.refused_tools,
     )
-    is_unchanged = draft.client is draft.upstream and draft.request is exchange.request and draft.dialect is None
+    is_received = draft.request is exchange.request and not exchange.is_rewritten
+    is_unchanged = draft.client is draft.upstream and is_received and draft.dialect is None
     adapts = not draft.target.host.pass_through  # the host may reject what its client sends
     if is_unchanged and not adapts and (upstream_request := _pass_through(draft)) is not None:
         return upstream_request

@@ -9,6 +9,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.hosts.refusals import LOCATIONS, Omission, RefusedSetting, find_refusals, omit_refused
 from toolwire.codec.losses import LossReport
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.context_management import refuses_management
 from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import is_heavy_body
@@ -21,7 +22,9 @@ async def send_request(exchange: Exchange) -> UpstreamResponse:
     try:
         return await services.sender.send(upstream_request, upstream_request.body)
     except RequestRejected as rejection:
-        refusals = () if exchange.strict else await _find_refusals(exchange, rejection)
+        # What the provider lacks of context management, the gateway does instead.
+        is_final = exchange.strict or refuses_management(exchange, rejection)
+        refusals = () if is_final else await _find_refusals(exchange, rejection)
         if not refusals:
             raise
     heavy = is_heavy_body(upstream_request.body)

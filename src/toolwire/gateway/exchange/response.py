@@ -4,11 +4,11 @@ Until the first content or error has arrived, a response may be rejected, so tha
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import reduce
 from operator import add
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from msgspec.structs import replace
 
@@ -27,8 +27,10 @@ from toolwire.gateway.errors import (
     with_default_status,
 )
 from toolwire.gateway.exchange.call_checks import has_calls
+from toolwire.gateway.exchange.context_management import response_changes
 from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
 from toolwire.gateway.exchange.refusals import send_request
+from toolwire.gateway.exchange.response_translator import Frames, ResponseTranslator
 from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, classify_error, find_side_effect
 from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.call_retry import CallRetryRounds
@@ -44,10 +46,6 @@ from toolwire.translation.stages.tool_call_parsers.text_recovery import recover_
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
-Frames = TypeVar("Frames", bytes, list[Event])
-Frames_co = TypeVar("Frames_co", bytes, list[Event], covariant=True)
-"""A piece of a stream: frames of the client's protocol, or canonical events for the runtime."""
-
 
 async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingResponse[bytes]":
     """Send the prepared request to its backend, and return the response.
@@ -58,7 +56,7 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
     if (rounds := upstream_request.rounds) is not None:
         first_round = await rounds.prepare_first_round()
         if isinstance(first_round, Response):
-            return await _local_response(exchange, first_round)
+            return await respond_locally(exchange, first_round)
         if first_round is not None:
             upstream_request.body = first_round
     try:
@@ -68,6 +66,15 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
         return await _buffered_response(exchange, upstream_response)
     except RequestRejected as rejection:
         raise await _decide_failover(exchange, rejection) from None
+
+
+async def request_raw_response(exchange: Exchange) -> BufferedResponse:
+    """Send the prepared request to its backend, and return the body of the response as it is."""
+    try:
+        body = await _read_body(exchange, await send_request(exchange))
+    except RequestRejected as rejection:
+        raise await _decide_failover(exchange, rejection) from None
+    return BufferedResponse(body, exchange.upstream_request.losses)
 
 
 async def request_events(exchange: Exchange) -> "StreamingResponse[list[Event]]":
@@ -99,7 +106,7 @@ async def _decide_failover(exchange: Exchange, rejection: RequestRejected) -> Re
     return RequestRejected(replace(error, message=message, wire_form=()), attempt=rejection.attempt)
 
 
-async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse[bytes]":
+async def respond_locally(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse[bytes]":
     """Encode a response that the gateway produced without an upstream."""
     if not exchange.is_streaming:
         return await _client_response(exchange, response, b"")
@@ -177,7 +184,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
     context = upstream_request.context
     if context.text_recovery is not None and upstream_request.rounds is None and not body_may_change(body):
         context = upstream_request.context = replace(context, text_recovery=None)
-    is_unchanged = context.text_recovery is None and context.mapping.is_empty
+    changes = response_changes(exchange)
+    is_unchanged = context.text_recovery is None and context.mapping.is_empty and changes is None
     if exchange.has_same_protocol and upstream_request.rounds is None and is_unchanged:
         summary = (
             await executor.run_in_thread(_check_summary, exchange, body) if heavy else _check_summary(exchange, body)
@@ -192,6 +200,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
         decoded = _decode_response(upstream_request, body)
     if upstream_request.rounds is not None:
         decoded = await _complete_rounds(exchange, recover_text(decoded, upstream_request.context))
+    if changes is not None:
+        decoded, body = changes.apply(decoded), b""
     return await _client_response(exchange, decoded, body)
 
 
@@ -242,7 +252,7 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
     if pending_response is not None and not exchange.has_same_protocol:
         client_response = replace(response, id=pending_response.id)
     if len(body) <= SMALL_BODY:
-        adapted, data, losses = _encode_response(exchange, client_response)
+        adapted, data, losses = _encode_response(exchange, client_response, is_received=bool(body))
     else:
         executor = exchange.services.body_executor
         adapted, data, losses = await executor.run(
@@ -250,6 +260,8 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
         )
     if exchange.upstream_request.checker is not None:
         exchange.upstream_request.checker.report_outcomes()
+    if exchange.managed is not None:
+        response = replace(response, usage=exchange.managed.total_usage(response.usage))
     if data is None:
         if pending_response is not None:
             pending_response.complete(body)
@@ -279,10 +291,12 @@ def _check_response(exchange: Exchange, response: Response) -> Response:
     return response
 
 
-def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, bytes | None, list[Loss]]:
+def _encode_response(
+    exchange: Exchange, decoded: Response, *, is_received: bool = True
+) -> tuple[Response, bytes | None, list[Loss]]:
     """Encode a response for the client; return it as adapted, its body, and the losses.
 
-    The body is None if that of the upstream can be passed through.
+    The body is None if that of the upstream can be passed through; not so unless it was received like this.
     """
     client, upstream_request = exchange.client_request.codec, exchange.upstream_request
     upstream, context = upstream_request.codec, upstream_request.context
@@ -291,7 +305,7 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
     if exchange.request.tools and has_calls(response):
         checker = upstream_request.checker = exchange.call_checker()
         faults = checker.check_response(response)
-    can_pass_through = client is upstream and upstream_request.rounds is None
+    can_pass_through = client is upstream and upstream_request.rounds is None and is_received
     if can_pass_through and response is decoded and decoded.error is None:
         return response, None, faults.resolve(response, upstream.wire_names) if faults else []
     encoding = client.encode_response(response, context)
@@ -305,55 +319,6 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
 
 
 # ---- streams
-
-
-class ResponseTranslator(Protocol[Frames_co]):
-    """Turns the bytes of an upstream's stream into frames or events, and knows how the response stands."""
-
-    error: ApiError | None
-    started: bool
-    has_content: bool
-    usage: Usage | None
-
-    @property
-    def has_outcome(self) -> bool:
-        """Return whether the stream has failed, or has begun a response with content."""
-
-    @property
-    def losses(self) -> list[Loss]:
-        """Return the losses of the complete response; empty until the stream has ended."""
-
-    @property
-    def response(self) -> Response | None:
-        """Return the response as the client has it, once it is complete, if it is collected."""
-
-    @property
-    def summary(self) -> Response:
-        """Return the response without its content: ids, stop reasons and usage."""
-
-    def feed(self, data: bytes) -> Frames_co:
-        """Translate the next bytes."""
-
-    def flush_decoder(self) -> Frames_co:
-        """Translate what is buffered, at the end of a stream that another may continue."""
-
-    def continue_with_new_stream(self) -> None:
-        """Expect the next bytes from another upstream stream."""
-
-    def inject(self, *events: Event) -> Frames_co:
-        """Translate events that the gateway adds."""
-
-    def translate_events(self, events: Iterable[Event]) -> Frames_co:
-        """Translate a response that did not arrive as a stream."""
-
-    def fail(self, error: ApiError) -> Frames_co:
-        """End the stream with an error."""
-
-    def close(self) -> Frames_co:
-        """Translate what is buffered, and end the stream."""
-
-    def end(self) -> Frames_co:
-        """End the stream."""
 
 
 async def _open_stream(
@@ -411,20 +376,25 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
 
 
 def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | None:
-    """Return a function that merges the events of several rounds and sets the gateway's response id.
+    """Return a function that merges the events of several rounds, adds a compaction and sets the gateway's response id.
 
-    None if neither is needed. A round is one upstream request of several that make up a response.
+    None if none of it is needed. A round is one upstream request of several that make up a response.
     """
-    rounds, pending_response = exchange.upstream_request.rounds, exchange.pending_response
-    if pending_response is None or exchange.has_same_protocol:
-        return None if rounds is None else rounds.process
-    response_id = pending_response.id
+    rounds, changes, pending_response = (
+        exchange.upstream_request.rounds,
+        response_changes(exchange),
+        exchange.pending_response,
+    )
+    response_id = None if pending_response is None or exchange.has_same_protocol else pending_response.id
+    if rounds is None and changes is None and response_id is None:
+        return None
 
     def transform(events: list[Event]) -> list[Event]:
-        """Return the events of the merged response, with the gateway's id in the first one."""
-        if events and type(start := events[0]) is ResponseStart:
+        """Return the events of the client's response."""
+        if response_id is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=response_id)
-        return events if rounds is None else rounds.process(events)
+        events = events if rounds is None else rounds.process(events)
+        return events if changes is None else changes.process(events)
 
     return transform
 
@@ -509,8 +479,9 @@ class StreamingResponse(Generic[Frames]):
 
     @property
     def usage(self) -> Usage | None:
-        """Return the token usage reported so far."""
-        return self._translator.usage
+        """Return the tokens used so far."""
+        managed, usage = self._exchange.managed, self._translator.usage
+        return usage if managed is None else managed.total_usage(usage)
 
     @property
     def summary(self) -> Response:

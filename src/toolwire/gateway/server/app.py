@@ -93,10 +93,10 @@ class App:
             recorder.journal.publish_counts = metrics.set_journal_counts
         self._codecs = tuple(PROTOCOLS.values())
         self._static_addresses = {
-            endpoint.path: (codec, EndpointMatch(stream=endpoint.stream, counts_tokens=endpoint.counts_tokens))
+            endpoint.path: (codec, match)
             for codec in reversed(self._codecs)
             for endpoint in codec.surface.endpoints
-            if "{model}" not in endpoint.path
+            if "{model}" not in endpoint.path and (match := codec.surface.match(endpoint.path)) is not None
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,9 +172,8 @@ class App:
         if not is_post and (endpoint is not None or path in _POST_PATHS):
             raise MethodNotAllowed("POST")
         if endpoint is not None:
-            await (self._serve_token_count if endpoint.counts_tokens else self._serve_exchange)(
-                http_request, codec, endpoint
-            )
+            serve = self._serve_token_count if endpoint.counts_tokens else self._serve_exchange
+            await serve(http_request, codec, endpoint)
         elif path == "/toolwire/translate":
             await self._serve_dry_run(http_request)
         elif self._resources.protocol_for(path) is not None:
@@ -200,6 +199,9 @@ class App:
         client_request = await self._read_request(http_request, codec, endpoint)
         http_request.observer.start_capture(client_request, http_request.headers)
         exchange = await self._dispatcher.open_exchange(client_request, http_request.observer)
+        if endpoint.compacts:
+            await self._send_response(http_request, await self._dispatcher.compact(exchange))
+            return
         if exchange.is_streaming:
             await self._serve_stream(http_request, codec, exchange)
             return
@@ -266,6 +268,7 @@ class App:
             tenant=observer.principal.tenant,
             strict=requested_strictness(headers),
             created=int(time.time()),
+            compacts=endpoint.compacts,
         )
 
     def _body_timeout(self) -> ApiError:

@@ -151,6 +151,7 @@ def build_gateway(
         redactor=redactor,
         route_toolsets=route_toolsets,
         models=config.models,
+        compaction=config.compaction,
     )
     app = App(
         dispatcher,

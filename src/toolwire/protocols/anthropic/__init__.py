@@ -5,6 +5,7 @@ from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.anthropic.computer import COMPUTER_USE
+from toolwire.protocols.anthropic.context_management import CONTEXT_MANAGEMENT
 from toolwire.protocols.anthropic.errors import decode_error, encode_error, native_only_error
 from toolwire.protocols.anthropic.parts.messages import is_separable
 from toolwire.protocols.anthropic.repairs import repair_request
@@ -60,6 +61,7 @@ CODEC = Codec(
     native_only_error=lambda request: native_only_error(request) or compaction_error(request, WIRE_NAMES),
     peek=peek_response,
     token_count=TOKEN_COUNT_API,
+    context_management=CONTEXT_MANAGEMENT,
     envelope_field=EnvelopeField(issuer=FAMILY, kind="signature"),
     computer_use=COMPUTER_USE,
     has_independent_messages=True,

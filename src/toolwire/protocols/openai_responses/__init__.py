@@ -5,6 +5,7 @@ from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai_responses.computer import COMPUTER_USE
+from toolwire.protocols.openai_responses.context_management import COMPACT_PATH, CONTEXT_MANAGEMENT
 from toolwire.protocols.openai_responses.errors import decode_error, encode_error
 from toolwire.protocols.openai_responses.request import (
     FAMILIES,
@@ -26,7 +27,11 @@ CODEC = Codec(
     families=FAMILIES,
     wire_names=WIRE_NAMES,
     surface=Surface(
-        endpoints=(Endpoint("/v1/responses"), Endpoint("/v1/responses/input_tokens", counts_tokens=True)),
+        endpoints=(
+            Endpoint("/v1/responses"),
+            Endpoint("/v1/responses/input_tokens", counts_tokens=True),
+            Endpoint(COMPACT_PATH, compacts=True),
+        ),
         key_header="authorization",
     ),
     decode_request=decode_request,
@@ -45,6 +50,7 @@ CODEC = Codec(
     check_request=check_request,
     native_only_error=lambda request: compaction_error(request, WIRE_NAMES),
     token_count=TOKEN_COUNT_API,
+    context_management=CONTEXT_MANAGEMENT,
     errors_in_body=True,
     mid_conversation_settings=True,
     envelope_field=EnvelopeField(issuer=ISSUER, kind="encrypted", binds_ids=True),

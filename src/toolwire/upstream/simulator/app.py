@@ -30,6 +30,7 @@ from toolwire.upstream.asgi import (
     Send,
     run_lifespan,
 )
+from toolwire.upstream.simulator.compaction import check_compactions, compact_on_demand
 from toolwire.upstream.simulator.faults import ERROR_RESPONSE, ScriptedFault, break_body, break_early, split_events
 from toolwire.upstream.simulator.hosts.dialects import ChatDialect
 from toolwire.upstream.simulator.hosts.host import SimulatedHost
@@ -208,7 +209,22 @@ class Simulator:
         request = self._conversations.expand_request(request, codec.name)
         if host is None or host.profile.reasoning.signatures:
             require_signatures(request, codec.name, self._signature_key)
+        if host is None and await self._compact(http_request, codec, request, compacts_only=endpoint.compacts):
+            return
         await self._respond(http_request, codec, request if host is None else host.apply_defaults(request, body))
+
+    async def _compact(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> bool:
+        """Send the response to a request that only asks for a compaction; return False for other requests."""
+        check_compactions(request, self._signature_key)
+        created = int(time.time())
+        response = compact_on_demand(codec, request, self._signature_key, compacts_only=compacts_only, created=created)
+        if isinstance(response, bytes):
+            await http_request.respond(200, response, [JSON_HEADER])
+        elif response is not None:
+            answer = Answer(codec, response, ResponseContext(request=request, created=created), dialect=None)
+            send = _stream_response if request.stream else _send_response
+            await send(http_request, answer, ScriptedTurn())
+        return response is not None
 
     async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
         """Send the scripted turn, or the model's reply, to a valid request."""
