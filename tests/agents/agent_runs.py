@@ -37,6 +37,10 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     private_tool: str = ""
     # The number of steps that first fail, each in a different way; the agent must retry.
     failures: int = 0
+    # Arguments of further runs, which continue the session one after the other.
+    sequel: tuple[tuple[str, ...], ...] = ()
+    # Whether the conversation is compacted meanwhile.
+    compacts: bool = False
     # The dialect in which the upstream writes calls and thinking into its text; None if it sends them structured.
     dialect: str | None = None
 
@@ -125,6 +129,12 @@ def _codex_steps(task: Task) -> list[list[Call]]:
     ]
 
 
+def _compaction_steps(task: Task) -> list[list[Call]]:
+    """Add a command with so much output that Codex compacts the conversation before the next step."""
+    first, second, *others = _codex_steps(task)
+    return [first, second, [_shell("yes 'a line of the log' | head -c 60000")], *others]
+
+
 def _restart_steps(task: Task) -> list[list[Call]]:
     """Restart the gateway while Codex runs a command."""
     first, _, *others = _codex_steps(task)
@@ -178,6 +188,11 @@ _MCP_SERVER = (
     "-c",
     f"mcp_servers.clerk.args={json.dumps([str(Path(__file__).with_name('file_server.py'))])}",
 )
+# More than Codex's own prompt, and less than that with the output of one long command.
+_COMPACT_LIMIT = ("-c", "model_auto_compact_token_limit=11500")
+# Codex leaves compaction to a provider of this name, and does it itself for others.
+_REMOTE_COMPACTION = ("-c", 'model_providers.toolwire.name="OpenAI"')
+_CLAUDE_SEQUEL = tuple([("--continue", "-p", text, *_CLAUDE[2:]) for text in ("/compact", FOLLOW_UP)])
 _YOLO = ("-p", PROMPT, "--yolo")
 _OPENCODE = ("run", PROMPT)
 
@@ -238,6 +253,33 @@ RUNS = [
         arguments=(*_MCP_SERVER, *_CODEX),
         steps=_mcp_search_steps,
         note="MCP behind a search",
+    ),
+    AgentRun(
+        agent="claude",
+        protocol="anthropic",
+        model="toolwire",
+        arguments=_CLAUDE,
+        steps=_claude_steps,
+        note="compaction",
+        sequel=_CLAUDE_SEQUEL,
+        compacts=True,
+        private_tool=_PLACEHOLDER,
+    ),
+    *(
+        AgentRun(
+            agent="codex",
+            protocol="openai-responses",
+            model="toolwire",
+            arguments=(*_COMPACT_LIMIT, *options, *_CODEX),
+            steps=_compaction_steps,
+            note=note,
+            compacts=True,
+        )
+        for note, options in (
+            ("compaction", ()),
+            ("compaction by the API", _REMOTE_COMPACTION),
+            ("compaction by the API, websocket", (*_REMOTE_COMPACTION, *_WEBSOCKET)),
+        )
     ),
     AgentRun(
         agent="codex",

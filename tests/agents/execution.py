@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from tests.agents.agent_runs import AgentRun
-from tests.agents.task import DIFFICULT_TEXT, FAILURE, Task, TaskScript, prepare_task
+from tests.agents.task import DIFFICULT_TEXT, FAILURE, Task, TaskScript, find_compaction, prepare_task
 from tests.support.gateway.setup import GatewaySetup, ObservedApp, ObservedExchange, signatures_in
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import serve_app
@@ -105,18 +105,26 @@ def run_agent(
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
         task = prepare_task(folder / "work")
-        script = TaskScript(run.steps(task), PAUSE if run.resume_arguments else None, run.failures, run.dialect)
+        script = TaskScript(
+            run.steps(task), PAUSE if run.resume_arguments or run.sequel else None, run.failures, run.dialect
+        )
         log = io.StringIO()
         with redirect_stderr(log), _serve_gateway(upstream, script, task, run) as setup:
             config = folder / "toolwire.toml"
             config.write_text(f"[server]\nport = {setup.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
-            code, stdout, stderr = _launch_agent(run, folder, config, _path_with_restart(run, task, path), timeout)
+            code, stdout, stderr = _launch_agent(run, folder, config, _path_with_sequel(run, task, path), timeout)
             seconds = time.monotonic() - began
             if record is not None:
                 _write_record(record, setup, stdout, stderr)
                 (record / "log").write_text(log.getvalue())
             exchanges = _task_exchanges(setup, upstream)
+            if script.compacted:  # what is before a compaction can't come back
+                exchanges = [
+                    exchange
+                    for exchange in exchanges
+                    if find_compaction(exchange.request(upstream)) in script.compacted
+                ]
             issued = {
                 signature
                 for exchange in exchanges[:-1]
@@ -134,28 +142,36 @@ def run_agent(
                 ["the gateway was not restarted"] if run.restarts_gateway and not task.restarted_marker.exists() else []
             )
             faults += [f"{len(script.failures)} scripted failures did not occur"] if script.failures else []
-            faults += _history_faults(exchanges, upstream, task, script, expected_result)
+            faults += ["the conversation was not compacted"] if run.compacts and not script.compacted else []
+            faults += _history_faults(exchanges, upstream, script)
+            faults += _result_faults(setup, upstream, task, expected_result)
             faults += _tool_faults(exchanges, upstream, run)
             faults += _text_call_faults(setup, exchanges, upstream, script) if run.dialect is not None else []
-            faults += _signature_faults(issued, exchanges) if exchanges else ["the upstream got no request"]
-            thoughts = len(issued) if PROVIDER_TRAITS[upstream].signed_part else len(script.reasoning_by_step)
+            known = {
+                signature
+                for exchange in setup.upstream.exchanges
+                for signature in signatures_in(exchange.response_body)
+            }
+            faults += _signature_faults(issued, known, exchanges) if exchanges else ["the upstream got no request"]
+            thoughts = len(issued) if PROVIDER_TRAITS[upstream].signed_part else len(script.reasoning)
             return Cell(run, upstream, faults, seconds, thoughts)
 
 
-def _path_with_restart(run: AgentRun, task: Task, path: str) -> str:
-    """Return a PATH on which the agent, once done, waits for the gateway to restart and then continues."""
-    if not run.resume_arguments:
+def _path_with_sequel(run: AgentRun, task: Task, path: str) -> str:
+    """Return a PATH on which the agent, once done, continues: after a restart of the gateway, or with a sequel."""
+    if not run.resume_arguments and not run.sequel:
         return path
     name = AGENTS[run.agent].executable
     program = shlex.quote(shutil.which(name, path=path) or name)
-    script = f"""#!/bin/sh
-{program} "$@" || exit
-{task.restart_command}
-exec {program} {shlex.join(run.resume_arguments)}
-"""
+    lines = [f'{program} "$@" || exit']
+    if run.resume_arguments:
+        lines.append(task.restart_command)
+    model = [] if run.model is None else ["--model", run.model]
+    sequel = (run.resume_arguments,) if run.resume_arguments else tuple([(*part, *model) for part in run.sequel])
+    lines += [f"{program} {shlex.join(arguments)} || exit" for arguments in sequel]
     wrapper = task.folder.parent / "bin" / name
     wrapper.parent.mkdir()
-    wrapper.write_text(script)
+    wrapper.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     wrapper.chmod(0o755)
     return f"{wrapper.parent}:{path}"
 
@@ -235,26 +251,28 @@ def _task_exchanges(setup: GatewaySetup, upstream: str) -> list[ObservedExchange
     ]
 
 
-def _history_faults(
-    exchanges: list[ObservedExchange], upstream: str, task: Task, script: TaskScript, expected_result: str
-) -> Iterator[str]:
-    """Check calls, results and unsigned reasoning in the last request to the upstream."""
+def _history_faults(exchanges: list[ObservedExchange], upstream: str, script: TaskScript) -> Iterator[str]:
+    """Check calls and unsigned reasoning in the last request to the upstream."""
     if not exchanges:
         return
     if PROVIDER_TRAITS[upstream].signed_part is None:
         thoughts = {_text_of(part) for part in exchanges[-1].parts(upstream) if isinstance(part, Reasoning)}
-        if missing := set(script.reasoning_by_step.values()) - thoughts:
-            yield f"{len(missing)} of {len(script.reasoning_by_step)} reasoning parts were not returned"
+        if missing := script.reasoning - thoughts:
+            yield f"{len(missing)} of {len(script.reasoning)} reasoning parts were not returned"
     calls_by_step = [(call.name, _arguments(call.arguments)) for call in exchanges[-1].calls(upstream)]
     if calls_by_step != script.calls:
         yield f"calls were changed: {_difference(calls_by_step, script.calls)}"
-    results = [_text(result) for result in exchanges[-1].results(upstream)]
+
+
+def _result_faults(exchanges: list[ObservedExchange], upstream: str, task: Task, expected_result: str) -> Iterator[str]:
+    """Check the results that the upstream received."""
+    results = [_text(result) for exchange in exchanges for result in exchange.results(upstream)]
     for what, words in (
         ("digest", task.digest),
         ("file", DIFFICULT_TEXT.splitlines()[0]),
         (repr(expected_result), expected_result),
     ):
-        if not any(words in result for result in results):
+        if exchanges and not any(words in result for result in results):
             yield f"the {what} is missing in the results"
 
 
@@ -265,9 +283,9 @@ def _tool_faults(exchanges: list[ObservedExchange], upstream: str, run: AgentRun
         yield f"{run.private_tool} was {'' if run.private_tool in declared else 'not '}declared"
 
 
-def _signature_faults(issued: set[str], exchanges: list[ObservedExchange]) -> Iterator[str]:
+def _signature_faults(issued: set[str], known: set[str], exchanges: list[ObservedExchange]) -> Iterator[str]:
     returned = [signatures_in(exchange.request_body) for exchange in exchanges]
-    if invented := set().union(*returned) - issued:
+    if invented := set().union(*returned) - known:
         yield f"{len(invented)} signatures are not from the upstream"
     if lost := issued - returned[-1]:
         yield f"{len(lost)} of {len(issued)} signatures were not returned"

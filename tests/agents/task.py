@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support.bodies.computer_use import white_png
-from toolwire.canonical.content import Text, ToolCall
+from toolwire.canonical.content import OpaquePart, Text, ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool
+from toolwire.translation.compaction import COMPACTION, SUMMARY_INTRODUCTION, SUMMARY_PROMPT
 from toolwire.upstream.simulator.prompt import read_prompt
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS, is_thinking_enabled
 from toolwire.upstream.simulator.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
@@ -33,6 +34,16 @@ FAILURES = (
     ScriptedTurn(text="Let me see what we", cut=3),
 )
 """Rate limit, overload, and a stream that is cut off."""
+
+
+SUMMARY_PROMPTS = (SUMMARY_PROMPT, "You are performing a CONTEXT CHECKPOINT COMPACTION")
+"""Texts by which the gateway and Codex ask for a summary."""
+SUMMARY_OPENINGS = (
+    SUMMARY_INTRODUCTION,
+    "Another language model started to solve this problem",  # Codex
+    "This session is being continued from a previous conversation",  # Claude Code
+)
+"""The beginnings of the texts that stand for a compacted conversation."""
 
 
 class Call(Struct, frozen=True):
@@ -107,9 +118,16 @@ class TaskScript(Script):
         # The last calls and the reasoning before them, by the number of earlier calls.
         self.calls_by_step: dict[int, tuple[ScriptedCall, ...]] = {}
         self.reasoning_by_step: dict[int, str] = {}
+        # The number of calls before a compaction, by what stands for them in the history.
+        self.compacted: dict[str, int] = {}
+        self._issued = 0
 
     def next_turn(self, request: Request, protocol: str) -> ScriptedTurn | None:
         count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
+        if (compaction := find_compaction(request)) is not None:
+            count += self.compacted.setdefault(compaction, self._issued)
+        if any(_has_text(request, prompt) for prompt in SUMMARY_PROMPTS):
+            return ScriptedTurn(text=f"{count} calls were made.")
         step = [] if count == self._pause and not _has_text(request, FOLLOW_UP) else self._step(count)
         # An upstream without namespaces gets the last part of the name, after the namespace.
         tools = {tool.name.rpartition("__")[2]: tool for tool in read_prompt(request).tools}
@@ -118,6 +136,7 @@ class TaskScript(Script):
         if self.failures and count not in self.calls_by_step:
             self.calls_by_step[count] = ()
             return self._failed_turn(step, tools)
+        self._issued = max(self._issued, count + len(step))
         self.calls_by_step[count] = calls = tuple(_scripted_call(call, tools[call.tool]) for call in step)
         if _is_thinking(protocol, request):
             self.reasoning_by_step[count] = f"{count} calls are made."
@@ -130,9 +149,19 @@ class TaskScript(Script):
 
     @property
     def calls(self) -> list[tuple[str, dict[str, object] | str | None]]:
-        """Return names and arguments of all calls, in order."""
-        calls = [call for _, step in sorted(self.calls_by_step.items()) for call in step]
+        """Return names and arguments of all calls since the last compaction, in order."""
+        calls = [call for count, step in sorted(self.calls_by_step.items()) for call in step if count >= self.first]
         return [(call.name, call.arguments if call.input is None else call.input) for call in calls]
+
+    @property
+    def first(self) -> int:
+        """Return the number of calls before the last compaction."""
+        return max(self.compacted.values(), default=0)
+
+    @property
+    def reasoning(self) -> set[str]:
+        """Return the reasoning since the last compaction."""
+        return {text for count, text in self.reasoning_by_step.items() if count >= self.first}
 
     def _step(self, call_count: int) -> list[Call]:
         """Return the step that follows after this many calls."""
@@ -141,6 +170,18 @@ class TaskScript(Script):
                 return step
             call_count -= len(step)
         return []
+
+
+def find_compaction(request: Request) -> str | None:
+    """Return what stands for a compacted conversation in the history; None if nothing does."""
+    found = None
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, OpaquePart) and part.kind == COMPACTION:
+                found = bytes(part.body).decode()
+            elif isinstance(part, Text) and part.text.lstrip().startswith(SUMMARY_OPENINGS):
+                found = part.text
+    return found
 
 
 def _is_thinking(protocol: str, request: Request) -> bool:

@@ -176,11 +176,12 @@ def _kept_messages(messages: Sequence[Message], *, keeps_user_messages: bool) ->
 
 
 def _is_user_text(message: Message) -> bool:
-    """Return whether a message is what a user wrote, not the results of tools."""
-    return (
-        message.role == "user"
-        and any(isinstance(part, Text | Media) for part in message.parts)
-        and not any(isinstance(part, ToolResult) for part in message.parts)
+    """Return whether a message is what a user wrote, neither results of tools nor an earlier summary."""
+    if message.role != "user" or any(isinstance(part, ToolResult) for part in message.parts):
+        return False
+    return any(
+        isinstance(part, Media) or (isinstance(part, Text) and not part.text.startswith(SUMMARY_INTRODUCTION))
+        for part in message.parts
     )
 
 
