@@ -264,8 +264,13 @@ def _history_faults(exchanges: list[ObservedExchange], upstream: str, script: Ta
         yield f"calls were changed: {_difference(calls_by_step, script.calls)}"
 
 
-def _result_faults(exchanges: list[ObservedExchange], upstream: str, task: Task, expected_result: str) -> Iterator[str]:
+def _result_faults(setup: GatewaySetup, upstream: str, task: Task, expected_result: str) -> Iterator[str]:
     """Check the results that the upstream received."""
+    exchanges = [
+        exchange
+        for exchange in setup.upstream.exchanges
+        if exchange.status == 200 and PROTOCOLS[upstream].surface.match(exchange.path) is not None
+    ]
     results = [_text(result) for exchange in exchanges for result in exchange.results(upstream)]
     for what, words in (
         ("digest", task.digest),

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import Event, ResponseFailed
+from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
+from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
@@ -21,6 +23,7 @@ from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.backend_facts import known_backend, look_up_backend
+from toolwire.gateway.exchange.context_management import summary_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver, ExchangeServices
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
@@ -36,6 +39,7 @@ from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
+from toolwire.translation.compaction import SUMMARY_PROMPT, SummaryFailed, read_summary, summary_request
 from toolwire.translation.output_format import enforces_output_format
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
@@ -84,6 +88,17 @@ class GatewayModel:
         facts = known_backend(self._dispatcher.services, backend, Request(origin=""))
         target = Target(model=backend.model, realm=backend.provider.name, **facts)
         return enforces_output_format(PROTOCOLS[backend.provider.protocol], target, output, has_tools=has_tools)
+
+    async def summarize(self, request: Request) -> tuple[str, Usage]:
+        """Return this model's summary of a conversation, for `compacted_request`, and the tokens that it took."""
+        services = self._dispatcher.services
+        prompt = self._route_match.options.compaction_prompt or services.compaction.prompt or SUMMARY_PROMPT
+        asked = summary_request(request, prompt, services.compaction.tokens)
+        response = fold([event async for event in self.stream(asked)])
+        try:
+            return read_summary(response), response.usage or Usage()
+        except SummaryFailed as error:
+            raise ModelFailed(summary_error(error)) from None
 
     async def close(self) -> None:
         """Close the dispatcher and the embedded simulator."""

@@ -124,12 +124,12 @@ def find_recent(messages: Sequence[Message], tokens: int) -> int:
     A call is never parted from its result, nor an assistant turn in the middle. The result is the number of messages if
     nothing can be kept.
     """
-    boundaries, calls = [], set[str]()
+    boundaries, calls, follows_user = [], set[str](), False
     for index, message in enumerate(messages):
-        is_start = message.role == "user" or (index > 0 and messages[index - 1].role == "user")
-        answers = any(isinstance(part, ToolResult) for part in message.parts)
-        if index > 0 and is_start and not calls and not answers:
+        is_user = message.role == "user" and not any(isinstance(part, ToolResult) for part in message.parts)
+        if index > 0 and (is_user or follows_user) and not calls:
             boundaries.append(index)
+        follows_user = is_user
         _follow_calls(message, calls)
     kept, end = len(messages), len(messages)
     size = 0

@@ -10,12 +10,17 @@ import openai
 import pytest
 
 from tests.support.assertions import non_empty
+from tests.support.gateway.in_process import run_async, with_memory_state
 from tests.support.gateway.setup import GatewaySetup, ObservedExchange, routed_model, serve_gateway
-from tests.support.servers.asgi import http_client, read_request_body, send_response
+from tests.support.servers.asgi import http_client, read_request_body, send_response, serve_app
 from toolwire.canonical.content import OpaquePart, Reasoning, Text
+from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
+from toolwire.codec.interface import Route
+from toolwire.gateway.config import Config, ProviderSection
+from toolwire.gateway.in_process import open_model
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.compaction import SUMMARY_INTRODUCTION, SUMMARY_PROMPT
+from toolwire.translation.compaction import SUMMARY_INTRODUCTION, SUMMARY_PROMPT, compacted_request, find_recent
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptedError, ScriptedTurn
 
@@ -155,7 +160,7 @@ def test_endpoint_returns_user_messages_and_a_compaction_that_every_upstream_rea
     assert [item.type for item in compacted.output] == ["message", "compaction"]
     assert compacted.usage.input_tokens > 0
     assert compacted.usage.output_tokens > 0
-    output = [item.model_dump(mode="json", exclude_none=True) for item in compacted.output]
+    output = json.loads(setup.gateway.exchanges[-1].response_body)["output"]
     question = {"role": "user", "content": "And tomorrow?"}
     for other in UPSTREAMS:
         assert_continues(setup, other, "/v1/responses", {"input": [*output, question], "store": False})
@@ -545,3 +550,26 @@ def test_thinking_of_old_turns_is_cleared(setup: GatewaySetup) -> None:
     assert applied["cleared_thinking_turns"] == 2
     kept = [part for part in sent(setup).parts("openai-responses") if isinstance(part, Reasoning)]
     assert len(kept) == 1
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_runtime_compacts_its_history_with_its_own_model(upstream: str) -> None:
+    codec = PROTOCOLS["openai-responses"]
+    history = codec.decode_request(json.dumps({"input": [*ITEMS, ITEMS[1]]}).encode(), Route())
+
+    async def work(url: str) -> None:
+        section = ProviderSection(protocol=upstream, base_url=url, api_key="k", default_model="m")
+        model = await open_model("m", with_memory_state(Config(providers={"up": section})), {"HOME": "/nonexistent"})
+        summary, usage = await model.summarize(history)
+        assert summary == SUMMARY
+        assert usage.output_tokens
+        recent = find_recent(history.messages, 10)
+        assert recent == len(history.messages) - 1
+        continued = compacted_request(history, summary, keep_from=recent)
+        assert [message.role for message in continued.messages] == ["developer", "user", "user"]
+        answer = fold([event async for event in model.stream(continued)])
+        assert ANSWER in [part.text for part in answer.candidates[0].messages[-1].parts if isinstance(part, Text)]
+        await model.close()
+
+    with serve_app(Simulator((upstream,), script=SCRIPT)) as url:
+        run_async(work(url))

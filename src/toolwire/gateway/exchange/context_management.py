@@ -179,8 +179,7 @@ class ManagedContext:
         try:
             summary = read_summary(decoded)
         except SummaryFailed as error:
-            message = f"the conversation was not compacted, since {error}; try again"
-            raise RequestRejected(ApiError(kind="overloaded", message=message), failover=True) from None
+            raise RequestRejected(summary_error(error), failover=True) from None
         if not self.api.keeps_user_messages:
             summary = with_open_request(summary, exchange.request.messages)
         if not self.api.has_plain_summary and not exchange.services.signing_keys:
@@ -343,6 +342,12 @@ def _refers_to_gateway(exchange: Exchange) -> bool:
     """Return whether a request holds what only the gateway understands: stored responses, or envelopes."""
     continuation = exchange.request.continuation
     return (continuation is not None and continuation.id is not None) or has_envelopes(exchange.request)
+
+
+def summary_error(error: SummaryFailed) -> ApiError:
+    """Return the error for a response without a usable summary; the next attempt may succeed."""
+    message = f"the conversation was not compacted, since {error}; try again"
+    return ApiError(kind="overloaded", message=message)
 
 
 def _obstacle_error(obstacle: str) -> ApiError:
