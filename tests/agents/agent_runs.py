@@ -273,6 +273,7 @@ RUNS = [
             arguments=(*_COMPACT_LIMIT, *options, *_CODEX),
             steps=_compaction_steps,
             note=note,
+            websocket="accepted" if options[-2:] == _WEBSOCKET else "unused",
             compacts=True,
         )
         for note, options in (

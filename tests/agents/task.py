@@ -38,6 +38,7 @@ FAILURES = (
 
 SUMMARY_PROMPTS = (SUMMARY_PROMPT, "You are performing a CONTEXT CHECKPOINT COMPACTION")
 """Texts by which the gateway and Codex ask for a summary."""
+SUMMARY_END = "calls were made."
 SUMMARY_OPENINGS = (
     SUMMARY_INTRODUCTION,
     "Another language model started to solve this problem",  # Codex
@@ -127,7 +128,7 @@ class TaskScript(Script):
         if (compaction := find_compaction(request)) is not None:
             count += self.compacted.setdefault(compaction, self._issued)
         if any(_has_text(request, prompt) for prompt in SUMMARY_PROMPTS):
-            return ScriptedTurn(text=f"{count} calls were made.")
+            return ScriptedTurn(text=f"{count} {SUMMARY_END}")
         step = [] if count == self._pause and not _has_text(request, FOLLOW_UP) else self._step(count)
         # An upstream without namespaces gets the last part of the name, after the namespace.
         tools = {tool.name.rpartition("__")[2]: tool for tool in read_prompt(request).tools}
@@ -179,8 +180,9 @@ def find_compaction(request: Request) -> str | None:
         for part in message.parts:
             if isinstance(part, OpaquePart) and part.kind == COMPACTION:
                 found = bytes(part.body).decode()
-            elif isinstance(part, Text) and part.text.lstrip().startswith(SUMMARY_OPENINGS):
-                found = part.text
+            elif isinstance(part, Text):  # possibly joined with other texts of the user
+                starts = [start for opening in SUMMARY_OPENINGS if (start := part.text.find(opening)) >= 0]
+                found = part.text[max(starts) :].partition(SUMMARY_END)[0] if starts else found
     return found
 
 

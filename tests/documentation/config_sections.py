@@ -16,6 +16,7 @@ SECTIONS: dict[str, Any] = {
     "[[routes.backends]]": sections.BackendSection,
     '[models."NAME"]': ModelInfo,
     "[limits]": sections.LimitsSection,
+    "[compaction]": sections.CompactionSection,
     "[policy]": sections.PolicySection,
     "[tools]": sections.ToolsSection,
     "[search]": sections.SearchSection,

@@ -57,16 +57,16 @@ def histories(draw: st.DrawFn) -> list[Message]:
     messages: list[Message] = []
     open_calls: list[str] = []
     for number in range(draw(st.integers(1, 12))):
-        match draw(st.integers(0, 3)):
-            case 0:
-                messages.append(user("x" * draw(st.integers(0, 60))))
-            case 1:
-                messages.append(assistant(Text(text="y" * draw(st.integers(0, 60)))))
-            case 2:
-                messages.append(assistant(Reasoning(), call(f"c{number}")))
-                open_calls.append(f"c{number}")
-            case _ if open_calls:
-                messages.append(result(open_calls.pop(0)))
+        kind = draw(st.sampled_from(["user", "answer", "call", "result"]))
+        if kind == "user":
+            messages.append(user("x" * draw(st.integers(0, 60))))
+        elif kind == "answer":
+            messages.append(assistant(Text(text="y" * draw(st.integers(0, 60)))))
+        elif kind == "call":
+            messages.append(assistant(Reasoning(), call(f"c{number}")))
+            open_calls.append(f"c{number}")
+        elif open_calls:
+            messages.append(result(open_calls.pop(0)))
     return [*messages, *map(result, open_calls)]
 
 

@@ -122,18 +122,19 @@ def respond(setup: GatewaySetup, *, stream: bool, **body: Any) -> dict[str, Any]
     """Return a complete response of the Responses API, from the SDK's accumulator if it is streamed."""
     client = openai_client(setup)
     if not stream:
-        return client.responses.create(**body).model_dump(mode="json")
+        return dict(client.responses.create(**body).model_dump(mode="json"))
     with client.responses.stream(**body) as events:
-        return events.get_final_response().model_dump(mode="json")
+        return dict(events.get_final_response().model_dump(mode="json"))
 
 
 def message(setup: GatewaySetup, *, stream: bool, **body: Any) -> dict[str, Any]:
     """Return a complete message of the Messages API, from the SDK's accumulator if it is streamed."""
-    client, limits = anthropic_client(setup), {"max_tokens": 1000, "tools": MESSAGES_TOOLS}
+    client = anthropic_client(setup)
+    limits: Any = {"max_tokens": 1000, "tools": MESSAGES_TOOLS}
     if not stream:
-        return client.beta.messages.create(**limits, **body).model_dump(mode="json")
+        return dict(client.beta.messages.create(**limits, **body).model_dump(mode="json"))
     with client.beta.messages.stream(**limits, **body) as events:
-        return events.get_final_message().model_dump(mode="json")
+        return dict(events.get_final_message().model_dump(mode="json"))
 
 
 def assert_continues(setup: GatewaySetup, upstream: str, path: str, body: dict[str, Any]) -> None:

@@ -209,9 +209,8 @@ class Simulator:
         request = self._conversations.expand_request(request, codec.name)
         if host is None or host.profile.reasoning.signatures:
             require_signatures(request, codec.name, self._signature_key)
-        if host is None and await self._compact(http_request, codec, request, compacts_only=endpoint.compacts):
-            return
-        await self._respond(http_request, codec, request if host is None else host.apply_defaults(request, body))
+        request = request if host is None else host.apply_defaults(request, body)
+        await self._respond(http_request, codec, request, compacts_only=endpoint.compacts)
 
     async def _compact(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> bool:
         """Send the response to a request that only asks for a compaction; return False for other requests."""
@@ -226,8 +225,12 @@ class Simulator:
             await send(http_request, answer, ScriptedTurn())
         return response is not None
 
-    async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
+    async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> None:
         """Send the scripted turn, or the model's reply, to a valid request."""
+        if codec.name not in self._hosts and await self._compact(
+            http_request, codec, request, compacts_only=compacts_only
+        ):
+            return
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
             await http_request.pause(turn.delay)
