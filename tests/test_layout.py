@@ -27,7 +27,8 @@ SHARED_FILES = {
     "rules",
     "parts",
 }
-OPTIONAL_FILES = {"computer", "context_management", "fast_path", "field_case", "hosts", "repairs", "stream_part_encoder"}
+OPTIONAL_FILES = {"computer", "fast_path", "field_case", "hosts", "repairs", "stream_part_encoder"}
+OPTIONAL_FILES |= {"context_management"}  # where the vendor has it
 OPTIONAL_FILES |= {"stream_calls", "stream_details", "variant"}  # of Chat, which compatible servers vary
 EXTENSION_FILES = {"request", "settings", "tools", "response", "errors", "stream_encoder", "rules"}
 PART_FILES = {"content", "calls", "messages"}

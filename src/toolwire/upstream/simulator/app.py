@@ -210,10 +210,17 @@ class Simulator:
         if host is None or host.profile.reasoning.signatures:
             require_signatures(request, codec.name, self._signature_key)
         request = request if host is None else host.apply_defaults(request, body)
-        await self._respond(http_request, codec, request, compacts_only=endpoint.compacts)
+        await self._answer(http_request, codec, request, compacts_only=endpoint.compacts)
+
+    async def _answer(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> None:
+        """Compact the conversation of a valid request, or respond to it."""
+        if not await self._compact(http_request, codec, request, compacts_only=compacts_only):
+            await self._respond(http_request, codec, request)
 
     async def _compact(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> bool:
         """Send the response to a request that only asks for a compaction; return False for other requests."""
+        if codec.name in self._hosts:  # no profile says that its server compacts
+            return False
         check_compactions(request, self._signature_key)
         created = int(time.time())
         response = compact_on_demand(codec, request, self._signature_key, compacts_only=compacts_only, created=created)
@@ -225,12 +232,8 @@ class Simulator:
             await send(http_request, answer, ScriptedTurn())
         return response is not None
 
-    async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request, *, compacts_only: bool) -> None:
+    async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
         """Send the scripted turn, or the model's reply, to a valid request."""
-        if codec.name not in self._hosts and await self._compact(
-            http_request, codec, request, compacts_only=compacts_only
-        ):
-            return
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
             await http_request.pause(turn.delay)
