@@ -13,8 +13,8 @@ ENV_PREFIX = "env:"
 _MERGED_TABLES = frozenset(
     {
         (),
-        *((name,) for name in ("aliases", "browser", "compaction", "hosts", "journal", "limits", "mcp", "models", "policy")),
-        *((name,) for name in ("providers", "server", "simulator", "state", "tools")),
+        *((name,) for name in ("aliases", "browser", "compaction", "hosts", "journal", "limits", "mcp")),
+        *((name,) for name in ("models", "policy", "providers", "server", "simulator", "state", "tools")),
         ("mcp", "servers"),
     }
 )
