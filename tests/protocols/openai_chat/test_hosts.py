@@ -209,6 +209,29 @@ def test_user_text_after_results_of_chat_clients_is_separated() -> None:
     assert "added" in [kind for kind, _ in losses]
 
 
+def test_user_message_is_added_where_one_is_required() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "assistant", "content": "Hello."}]
+    body, losses = from_chat("zai", "glm-5.2", *messages)
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant"]
+    assert losses == [("added", "")]
+    assert from_chat("generic", "m", *messages)[1] == []
+
+
+def test_assistant_messages_without_content_are_left_out_where_they_are_rejected() -> None:
+    messages = [USER_MESSAGE, {"role": "assistant", "content": ""}, USER_MESSAGE]
+    body, losses = from_chat("mistral", "mistral-large", *messages)
+    assert [message["role"] for message in body["messages"]] == ["user", "user"]
+    assert losses == [("dropped", "/messages/1")]
+    assert len(from_chat("generic", "m", *messages)[0]["messages"]) == 3
+
+
+@pytest.mark.parametrize(("host", "sent"), [("zai", 1), ("groq", 1.5)])
+def test_temperature_over_that_of_the_host_is_lowered(host: str, sent: float) -> None:
+    body, losses = from_chat(host, "m", temperature=1.5)
+    assert body["temperature"] == sent
+    assert losses == ([("approximated", "/temperature")] if sent == 1 else [])
+
+
 def test_prefill_is_marked_for_hosts_that_require_it() -> None:
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hel"}]
     assert from_anthropic("mistral", "m", messages=messages)[0]["messages"][1]["prefix"] is True

@@ -35,6 +35,7 @@ def test_custom_tools_and_namespaces_become_functions() -> None:
             ("function", "apply_patch"),
             ("function", "mcp__w__get"),
         ]
+        assert body["tools"][0]["parameters"]["required"] == ["input"]
         assert [item["type"] for item in body["input"]][1:] == ["function_call", "function_call_output"] * 2
         assert json.loads(body["input"][1]["arguments"]) == {"input": "*** Begin"}
         assert body["input"][3]["name"] == "mcp__w__get"

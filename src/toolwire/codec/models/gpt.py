@@ -27,6 +27,8 @@ _OUTPUT_LIMITS = {
 }
 _REASONING = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
 _WITHOUT_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)" + _DATE)
+# https://platform.openai.com/docs/guides/latest-model, "parameter compatibility"
+_WITHOUT_SAMPLING_AT_EFFORT = re.compile(r"(openai/)?gpt-(5\.\d|6)(?!.*chat)")
 _WITHOUT_TOOLS_AT_EFFORT = re.compile(r"gpt-(5\.[456]|6)")
 _WITHOUT_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|search|realtime))")
 _WITHOUT_SYSTEM = re.compile(r"o1-(mini|preview)")
@@ -60,6 +62,13 @@ def refuses_max_tokens(model: str) -> bool:
 def refuses_stop(model: str) -> bool:
     """Tell whether the model rejects stop sequences."""
     return _WITHOUT_STOP.match(model) is not None
+
+
+def refuses_sampling(info: ModelInfo, model: str, effort: object) -> bool:
+    """Tell whether the model rejects sampling parameters: always, or unless its effort is `none`."""
+    if info.sampling is not None:
+        return not info.sampling
+    return effort not in (None, "none") and _WITHOUT_SAMPLING_AT_EFFORT.match(model) is not None
 
 
 def refuses_tools_at_effort(model: str) -> bool:

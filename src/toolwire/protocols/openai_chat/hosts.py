@@ -28,7 +28,6 @@ DEFAULT_THINKING = OPENAI.thinking
 DEFAULT_TOOLS = OPENAI.tools
 
 _ACKNOWLEDGEMENT = "OK."
-_TURN_MEMBERS = ("content", "tool_calls", "function_call", "audio", "refusal", "reasoning_content", "reasoning")
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 FIELD_LOCATIONS: FieldLocations = {
     "metadata": ((), "labels"),
@@ -103,20 +102,6 @@ def add_user_message(messages: list[Any], plan: EncodingPlan) -> None:
     messages.insert(index, {"role": "user", "content": EMPTY_TEXT})
     reason = plan.target.host.rejects("conversations without a user message")
     plan.report.added((), "", f"/messages/{index}", reason)
-
-
-def drop_empty_turns(messages: list[Any], plan: EncodingPlan) -> list[Any]:
-    """Return the messages without assistant messages that have neither text nor calls, where the host rejects them."""
-    kept = [message for message in messages if not _is_empty_turn(message)]
-    if len(kept) < len(messages):
-        reason = f"{plan.target.host.rejects('assistant messages without content')}; left out"
-        plan.report.approximated((), "", reason, severity="info")
-    return kept
-
-
-def _is_empty_turn(message: dict[str, Any]) -> bool:
-    """Return whether a message is an assistant's without text and calls."""
-    return message["role"] == "assistant" and not any(message.get(name) for name in _TURN_MEMBERS)
 
 
 def mark_prefix(messages: list[Any], plan: EncodingPlan) -> None:

@@ -33,7 +33,6 @@ from toolwire.protocols.openai_chat.hosts import (
     JSON_FORMAT,
     acknowledge_results,
     add_user_message,
-    drop_empty_turns,
     encode_leading_system,
     fit_choice,
     fit_format,
@@ -73,7 +72,12 @@ from toolwire.protocols.openai_chat.tools import (
 )
 from toolwire.protocols.openai_chat.variant import CHAT, ChatVariant
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY, RequestShape
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, add_cache_key, decode_end_user
+from toolwire.protocols.vendors.openai import (
+    REPRESENTED_USER,
+    add_cache_key,
+    decode_end_user,
+    remove_unsupported_sampling,
+)
 
 ID_AND_NAME_RULES = IdAndNameRules(
     id_pattern=re.compile(r"[\x20-\x7e]+"),
@@ -285,6 +289,7 @@ def encode_request(request: Request, target: Target, variant: ChatVariant = CHAT
     body.update(encode_choice(request, plan, variant, has_tools=bool(tools)))
     encode_sampling(request, body, plan)
     encode_thinking(request, body, plan)
+    remove_unsupported_sampling(body, body.get("reasoning_effort"), plan)
     encode_output(request, body, plan)
     _encode_stream(request, body, plan)
     _encode_other_fields(request, body, plan, variant)
@@ -351,8 +356,6 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
         messages += encode_turn(turn, plan)
         if not plan.same_protocol:
             report_message_extras(turn, plan)
-    if plan.adapts and not host.content.empty_assistant:
-        messages = drop_empty_turns(messages, plan)
     if plan.adapts and not host.messages.user_after_tool:
         messages = acknowledge_results(messages, plan)
     if plan.adapts and host.messages.user_required:

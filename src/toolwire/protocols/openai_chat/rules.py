@@ -166,9 +166,9 @@ def _check_model_settings(body: JsonObject, model: str) -> Findings:
     unsupported = "Unsupported parameter: '{at}' is not supported with this model."
     if body.get("max_tokens") is not None and gpt.refuses_max_tokens(model):
         yield _finding("max-tokens-model", ("max_tokens",), f"{unsupported} Use 'max_completion_tokens' instead.")
+    rejects_sampling = gpt.refuses_sampling(gpt.gpt_info(model), model, body.get("reasoning_effort"))
     for name in ("temperature", "top_p"):
-        value = number_of(body.get(name))
-        if value not in (None, 1) and gpt.gpt_info(model).sampling is False:
+        if rejects_sampling and number_of(body.get(name)) not in (None, 1):
             message = f"Unsupported value: '{name}' does not support that value with this model. "
             yield _finding("sampling-model", (name,), f"{message}Only the default (1) value is supported.")
     if body.get("stop") is not None and gpt.refuses_stop(model):

@@ -24,7 +24,6 @@ from toolwire.protocols.openai_chat.wire import FAMILY, JsonSchemaShape, Request
 from toolwire.protocols.vendors.openai import (
     encode_output_schema,
     fit_effort,
-    remove_unsupported_sampling,
 )
 
 MAX_TOKENS_ALIAS = "openai-chat:name:max_tokens=max_tokens"
@@ -129,7 +128,6 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             plan.report.dropped(("sampling",), "top_k")
         else:
             body[name] = fit_temperature(value, plan) if name == "temperature" else value
-    remove_unsupported_sampling(body, plan)
     if sampling.top_logprobs is not None and not plan.same_protocol:
         if sampling.logprobs is False:
             del body["top_logprobs"]

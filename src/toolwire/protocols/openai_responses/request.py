@@ -62,7 +62,12 @@ from toolwire.protocols.openai_responses.wire import (
     ReasoningItem,
     RequestShape,
 )
-from toolwire.protocols.vendors.openai import REPRESENTED_USER, add_cache_key, decode_end_user
+from toolwire.protocols.vendors.openai import (
+    REPRESENTED_USER,
+    add_cache_key,
+    decode_end_user,
+    remove_unsupported_sampling,
+)
 
 FAMILIES = (FAMILY, SHARED_FAMILY, CONSTRAINT_FAMILY, ECHO_FAMILY)
 ID_AND_NAME_RULES = IdAndNameRules(
@@ -307,6 +312,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     body["parallel_tool_calls"] = encode_parallel(request, plan, has_tools=bool(tools))
     encode_sampling(request, body, plan)
     body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
+    remove_unsupported_sampling(body, getattr(body["reasoning"], "effort", None), plan)
     body["text"] = encode_output(request.output, ("output",), plan)
     _require_json_word(request, body, plan)
     encode_continuation(request, body, plan)

@@ -305,7 +305,7 @@ def _check_model(request: _Request) -> Findings:
     body, effort, model = request.body, value_at(request.body, "reasoning", "effort"), gpt.gpt_info(request.model)
     unsupported = "Unsupported parameter: '{at}' is not supported with this model."
     for name in ("temperature", "top_p"):
-        if number_of(body.get(name)) not in (None, 1) and model.sampling is False:
+        if number_of(body.get(name)) not in (None, 1) and gpt.refuses_sampling(model, request.model, effort):
             yield _finding("sampling-model", (name,), unsupported)
     if effort is not None and model.efforts == ():
         yield _finding("effort-model", ("reasoning", "effort"), unsupported)

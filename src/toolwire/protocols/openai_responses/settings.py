@@ -45,7 +45,6 @@ from toolwire.protocols.openai_responses.wire import (
 from toolwire.protocols.vendors.openai import (
     encode_output_schema,
     fit_effort,
-    remove_unsupported_sampling,
 )
 
 MIN_TOKENS = 16
@@ -230,7 +229,6 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             body[name] = value
     if sampling.temperature is not None:
         body["temperature"] = fit_temperature(sampling.temperature, plan)
-    remove_unsupported_sampling(body, plan)
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]
     report_sampling(sampling, plan.report, "top_k", "stop", "n", "seed", "frequency_penalty", "presence_penalty")

@@ -19,6 +19,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.hosts.profile import EFFORTS
 from toolwire.codec.interface import LogprobsLayout, SharedExtra, Target, TokenLogprobs
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.models.gpt import refuses_sampling
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.rewriter import fit_schema, fit_strictly_and_report
 from toolwire.codec.surface import ModelCard
@@ -421,14 +422,17 @@ def fit_effort(
     return nearest
 
 
-def remove_unsupported_sampling(body: dict[str, Any], plan: EncodingPlan) -> None:
+def remove_unsupported_sampling(body: dict[str, Any], effort: object, plan: EncodingPlan) -> None:
     """Remove sampling parameters of another protocol that the model rejects: all but the default of 1."""
-    if plan.same_protocol or plan.model_info.sampling is not False:
+    if plan.same_protocol or not refuses_sampling(plan.model_info, plan.target.model or "", effort):
         return
     for name in ("temperature", "top_p"):
         if body.get(name, 1) != 1:
             del body[name]
-            plan.report.dropped(("sampling",), name, "the model has no sampling parameters")
+            reason = "the model has no sampling parameters"
+            if plan.model_info.sampling is None:
+                reason += f" at the effort {effort}"
+            plan.report.dropped(("sampling",), name, reason)
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ LATE = {"role": "system", "content": "Be brief."}
 LISTED = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
 FORCED = {"tools": [TOOL], "tool_choice": "required"}
 MANY = {"tools": [{"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(201)]}
+ANTHROPIC_CALL = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
 LOOSE = {"type": "object", "properties": {"x": {"description": "anything"}}}
 REPLAYED = {"reasoning_content": "Hm."}
 
@@ -168,6 +169,25 @@ def test_chat_requests_are_refused(host: str, body: dict[str, Any], status: int,
             "item['content'] is not an array",
         ),
         ("lmstudio", "openai-responses", {"input": "Hi", "text": {"verbosity": "low"}}, "Required"),
+        (
+            "deepseek",
+            "anthropic",
+            {"messages": [USER], "tools": [{"type": "custom", "name": "f", "input_schema": {"type": "object"}}]},
+            "unknown variant `custom`",
+        ),
+        (
+            "ollama",
+            "anthropic",
+            {"messages": [USER, {"role": "assistant", "content": [ANTHROPIC_CALL]}, USER]},
+            "did not have response messages: c1",
+        ),
+        ("vllm", "openai-responses", {"input": "Hi", "tools": [{"type": "custom", "name": "f"}]}, "'function'"),
+        (
+            "openai",
+            "openai-responses",
+            {"input": [{"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}]},
+            "did not have response messages: c1",
+        ),
     ],
 )
 def test_other_forms_are_refused(host: str, protocol: str, body: dict[str, Any], words: str) -> None:
@@ -192,6 +212,15 @@ def test_plain_requests_are_accepted_by_every_host() -> None:
     for host in ("deepseek", "mistral", "groq", "moonshot", "zai", "dashscope", "xai", "vllm", "minimax", "generic"):
         body = chat({"role": "system", "content": "Be brief."}, USER, tools=[TOOL], max_tokens=100, stream=True)
         SimulatedHost(profile_named(host)).check_request(json.dumps(body).encode())
+
+
+def test_results_of_a_tool_search_are_results() -> None:
+    items = [
+        {"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {}},
+        {"type": "tool_search_output", "call_id": "c1", "execution": "client", "tools": []},
+    ]
+    body = {"model": "m", "input": [USER, *items]}
+    SimulatedHost(profile_named("openai", "openai-responses")).check_request(json.dumps(body).encode())
 
 
 def test_server_answers_with_the_refusal() -> None:

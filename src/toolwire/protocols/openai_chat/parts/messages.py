@@ -548,7 +548,7 @@ def _is_rejected_as_empty(body: dict[str, Any], turn: Turn, plan: EncodingPlan) 
     if body.get("function_call") or body.get("refusal"):
         return False
     reason = plan.target.host.rejects("assistant messages without text and calls")
-    plan.report.dropped(turn.path, "", reason)
+    plan.report.dropped(turn.path, "", reason, severity="info")
     return True
 
 

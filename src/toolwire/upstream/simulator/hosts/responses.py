@@ -51,7 +51,7 @@ def _check_items(body: JsonObject, profile: HostProfile) -> Violations:
             yield from _check_item(item, kind, path, profile)
         if kind.endswith("_call") and id:
             awaited[id] = path
-        if kind.endswith("_call_output"):
+        if kind.endswith("_output"):
             awaited.pop(id, None)
     for id, path in awaited.items():
         yield violation("messages.results", path, index="", id=id)
