@@ -115,7 +115,7 @@ def test_sampling_is_dropped_for_models_without_it(target: str, model: str) -> N
 @pytest.mark.parametrize(("model", "effort", "is_sent"), [("gpt-6", "high", False), ("gpt-6", "none", True)])
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 def test_sampling_is_dropped_while_newer_models_reason(target: str, model: str, effort: str, is_sent: bool) -> None:
-    fields = {"max_tokens": 100, "temperature": 0.2, "output_config": {"effort": effort}}
+    fields: dict[str, Any] = {"max_tokens": 100, "temperature": 0.2, "output_config": {"effort": effort}}
     value, losses = translate(target, model, **fields)
     assert ("temperature" in value) is is_sent
     assert losses == (set() if is_sent else {"dropped /temperature"})
