@@ -4,7 +4,9 @@ from typing import Any
 
 from toolwire.codec.hosts.generic import ROLES
 from toolwire.gateway.probes.probe_set import (
+    DEVELOPER_MESSAGES,
     FUNCTION_NAME,
+    LATE_SYSTEM_MESSAGES,
     PARAMETERS,
     UNKNOWN_MEMBER,
     USER,
@@ -50,17 +52,9 @@ PROBES = ProbeSet(
     request={"messages": [USER]},
     forms={"max_tokens": {"max_tokens": 1}, "max_completion_tokens": {"max_completion_tokens": 1}},
     changes={
-        "developer role": {"messages": [{"role": "developer", "content": "Be brief."}, USER]},
+        "developer role": {"messages": DEVELOPER_MESSAGES},
         "list content": {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
-        "late system message": {
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                USER,
-                {"role": "assistant", "content": "Hello."},
-                {"role": "system", "content": "Be briefer."},
-                USER,
-            ]
-        },
+        "late system message": {"messages": LATE_SYSTEM_MESSAGES},
         "user after tool": {
             "messages": [
                 USER,

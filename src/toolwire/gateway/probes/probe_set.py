@@ -10,6 +10,16 @@ from toolwire.codec.hosts.profile import EFFORTS, ChoiceRule, EffortRule, HostPr
 Body = dict[str, Any]
 
 USER: Body = {"role": "user", "content": "Hi"}
+DEVELOPER_MESSAGES: list[Body] = [{"role": "developer", "content": "Be brief."}, USER]
+LATE_SYSTEM_MESSAGES: list[Body] = [
+    {"role": "system", "content": "Be brief."},
+    USER,
+    {"role": "assistant", "content": "Hello."},
+    {"role": "system", "content": "Be briefer."},
+    USER,
+]
+"""A conversation with a second system message."""
+
 FUNCTION_NAME = "noop"
 PARAMETERS: Body = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 """The parameters of the function that probes declare; its schema is also legal as a strict one."""

@@ -4,7 +4,9 @@ from typing import Any
 
 from toolwire.codec.hosts.generic import ROLES
 from toolwire.gateway.probes.probe_set import (
+    DEVELOPER_MESSAGES,
     FUNCTION_NAME,
+    LATE_SYSTEM_MESSAGES,
     PARAMETERS,
     PNG,
     UNKNOWN_MEMBER,
@@ -47,16 +49,8 @@ PROBES = ProbeSet(
     request={"max_output_tokens": 16, "input": [USER]},
     forms={"store": {"store": False}, "without store": {}},
     changes={
-        "developer role": {"input": [{"role": "developer", "content": "Be brief."}, USER]},
-        "late system message": {
-            "input": [
-                {"role": "system", "content": "Be brief."},
-                USER,
-                {"role": "assistant", "content": "Hello."},
-                {"role": "system", "content": "Be briefer."},
-                USER,
-            ]
-        },
+        "developer role": {"input": DEVELOPER_MESSAGES},
+        "late system message": {"input": LATE_SYSTEM_MESSAGES},
         "image": {
             "input": [
                 {
