@@ -8,6 +8,7 @@ import toolwire as tw
 from tests.support.bodies.minimal import anthropic_request, chat_request
 from tests.support.translation import translate_body
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.cache_share import estimate_cache_share
 
 MARK = {"type": "ephemeral"}
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -49,6 +50,17 @@ def test_requests_to_claude_at_openrouter_are_marked(source: str) -> None:
     assert {"/messages/0/content/0/cache_control", "/cache_control"} <= added_values(translation)
     other = translate_body(REQUESTS[source], source, "openrouter", cache="auto", model="openai/gpt-6")
     assert "cache_control" not in str(other.value)
+
+
+@pytest.mark.parametrize(("target", "model"), [("anthropic", None), ("openrouter", CLAUDE)])
+def test_tools_are_marked_so_that_more_of_them_can_be_added(target: str, model: str | None) -> None:
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False} for name in "ab"]
+    bodies = [{"model": "m", "input": "Hi", "tools": tools[:count]} for count in (1, 2)]
+    sent = [translate_body(body, "openai-responses", target, cache="auto", model=model) for body in bodies]
+    assert [tool.get("cache_control") for tool in sent[1].value["tools"]] == [None, MARK]
+    assert "/tools/1/cache_control" in added_values(sent[1])
+    share = estimate_cache_share(sent[1].to_bytes(), [sent[0].to_bytes()], PROTOCOLS[target])
+    assert share.readable_tokens > 0
 
 
 def test_marks_of_the_client_are_sent_without_further_ones() -> None:

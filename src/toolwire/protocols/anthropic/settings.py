@@ -31,6 +31,7 @@ from toolwire.protocols.anthropic.wire import (
     SettingsShape,
     TextBlock,
     ThinkingShape,
+    ToolShape,
 )
 
 DEFAULT_MAX_TOKENS = 8192
@@ -376,13 +377,25 @@ def encode_tier(request: Request, plan: EncodingPlan) -> Any:
     return UNSET
 
 
-def add_cache_marks(shape: dict[str, Any], plan: EncodingPlan) -> None:
-    """Mark the end of the system text and of the conversation in the encoded request `shape`.
+def _mark_last_tool(tools: list[Any], reason: str, plan: EncodingPlan) -> None:
+    """Mark the last tool that the client defines, and that no search loads."""
+    for index in reversed(range(len(tools))):
+        tool = tools[index]
+        if isinstance(tool, ToolShape) and tool.defer_loading is not True:
+            tools[index] = replace(tool, cache_control=CacheShape(type="ephemeral"))
+            plan.report.added((), "", f"/tools/{index}/cache_control", reason, severity="info")
+            return
 
-    The first mark is for other conversations with the same tools and system text, which precede the messages in the
-    provider's prompt. The second one, at the top level, moves along as the conversation grows, and changes no message.
+
+def add_cache_marks(shape: dict[str, Any], plan: EncodingPlan) -> None:
+    """Mark the end of the tools, of the system text and of the conversation in the encoded request `shape`.
+
+    The prompt has them in this order. The first mark is for conversations in which a search loads more tools, the
+    second for other conversations with the same tools and system text. The third one, at the top level, moves along as
+    the conversation grows, and changes no message.
     """
     reason = "the target caches only up to marks, which the source does not need"
+    _mark_last_tool(shape["tools"] or [], reason, plan)
     blocks = shape["system"]
     if isinstance(blocks, str):
         blocks = shape["system"] = [TextBlock(text=blocks)]

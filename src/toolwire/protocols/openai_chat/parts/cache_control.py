@@ -59,7 +59,7 @@ def mark_last_text(content: list[Any], mark: CacheMark, path: SourcePath, plan: 
 
 
 def add_cache_marks(body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Mark the end of the system text and of the conversation for a Claude model, unless the client set marks."""
+    """Mark the end of tools, system text and conversation for a Claude model, unless the client set marks."""
     if plan.cache_marks or CACHE_FIELD in body or _CLAUDE not in (plan.target.model or ""):
         return
     reason = "Claude models cache only up to marks, which the source does not need"
@@ -70,5 +70,8 @@ def add_cache_marks(body: dict[str, Any], plan: EncodingPlan) -> None:
         if parts and isinstance(last := parts[-1], TextPart):
             first["content"] = [*parts[:-1], {"type": "text", "text": last.text, CACHE_FIELD: mark}]
             plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason, severity="info")
+    if (tools := body.get("tools")) and isinstance(tool := tools[-1], dict) and tool.get("type") == "function":
+        body["tools"] = [*tools[:-1], {**tool, CACHE_FIELD: mark}]
+        plan.report.added((), "", f"/tools/{len(tools) - 1}/{CACHE_FIELD}", reason, severity="info")
     body[CACHE_FIELD] = mark
     plan.report.added((), "", f"/{CACHE_FIELD}", reason, severity="info")
