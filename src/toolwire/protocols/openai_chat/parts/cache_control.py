@@ -70,8 +70,9 @@ def add_cache_marks(body: dict[str, Any], plan: EncodingPlan) -> None:
         if parts and isinstance(last := parts[-1], TextPart):
             first["content"] = [*parts[:-1], {"type": "text", "text": last.text, CACHE_FIELD: mark}]
             plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason, severity="info")
-    if (tools := body.get("tools")) and isinstance(tool := tools[-1], dict) and tool.get("type") == "function":
-        body["tools"] = [*tools[:-1], {**tool, CACHE_FIELD: mark}]
+    tools = body.get("tools")
+    if isinstance(tools, list) and tools and isinstance(tools[-1], dict) and tools[-1].get("type") == "function":
+        body["tools"] = [*tools[:-1], {**tools[-1], CACHE_FIELD: mark}]
         plan.report.added((), "", f"/tools/{len(tools) - 1}/{CACHE_FIELD}", reason, severity="info")
     body[CACHE_FIELD] = mark
     plan.report.added((), "", f"/{CACHE_FIELD}", reason, severity="info")
