@@ -206,10 +206,7 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
 
 
 def _check_summary(exchange: Exchange, body: bytes) -> Response | None:
-    """Return the summary of a response that can pass through, with its calls checked.
-
-    None if the response has to be decoded: it is unusual, or has a call whose broken arguments are to be reported.
-    """
+    """Return the summary of a response that can pass through, with its calls checked; None if it has to be decoded."""
     upstream_request = exchange.upstream_request
     summary = upstream_request.codec.peek(body)
     if summary is not None and exchange.request.tools and has_calls(summary):
