@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.canonical.content import Reasoning, Text, ToolCall
-from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
@@ -120,3 +120,11 @@ def test_long_texts_are_not_kept() -> None:
     for _ in range(LIMIT_UNREAD // 2):
         assert stage.pass_unmarked([delta("line\n" * 2_000)])
     assert sum(len(text) for text in texts_of(stage._unread)) < 20_000
+
+
+def test_known_deltas_are_read_once_they_are_many() -> None:
+    stage = stage_after_text()
+    for _ in range(3 * LIMIT_UNREAD):
+        assert stage.pass_deltas(PartDeltas(index=0, texts=["word"]))
+        assert len(stage._unread) <= LIMIT_UNREAD + 2
+    assert not stage.pass_deltas(PartDeltas(index=0, texts=["so <", "word"]))
