@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from toolwire.agent import Agent
     from toolwire.canonical.content import Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
-    from toolwire.gateway.config import Config
+    from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.runtime.calls.approval import ApprovalRequest
     from toolwire.runtime.function_tool import tool
@@ -93,7 +93,7 @@ _MODULES = {
     "CallEnded": "runtime.run.events",
     "CallProposed": "runtime.run.events",
     "CallStarted": "runtime.run.events",
-    "Config": "gateway.config",
+    "Config": "gateway.config.sections",
     "DecodeError": "canonical.errors",
     "Inline": "canonical.content",
     "Loss": "canonical.errors",
