@@ -314,6 +314,10 @@ class StreamTranslator(StreamProgress):
             data = b"".join(map(_without_invalid_lines, frames.split(data)))
         if deltas is None or not self._ignores_deltas:
             self._observe_forwarded(events)
+        return self._write_batch(data, frames)
+
+    def _write_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Return a batch as the client gets it: filtered, and up to the end of the response."""
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:
