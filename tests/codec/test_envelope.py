@@ -1,4 +1,4 @@
-"""Envelopes open only for the tenant, upstream and conversation that they were sealed for."""
+"""Envelopes open only for the tenant and conversation that they were sealed for, and name their issuer."""
 
 from base64 import b64decode, b64encode
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Reasoning, ReasoningText, Signature, Text
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey, EnvelopePayload, is_envelope, key_id
@@ -25,6 +26,7 @@ PAYLOAD = EnvelopePayload(
     parts=(REASONING, Text(text="")), positions=((0, 3), (1, 0)), signature=REASONING.signature, call_name="look"
 )
 ENVELOPE = ENVELOPE_KEY.seal(PAYLOAD)
+OPENED = replace(PAYLOAD, issuer=ENVELOPE_KEY.issuer)
 
 TEXTS = st.text(max_size=6)
 BINDINGS = st.tuples(TEXTS, TEXTS, TEXTS, TEXTS)
@@ -57,11 +59,12 @@ def test_sealed_envelope_opens(payload: EnvelopePayload, binding: Any) -> None:
     *key_binding, digest = binding
     envelope = envelope_key(*key_binding).seal(payload, digest)
     assert is_envelope(envelope)
-    assert envelope_key(*key_binding).open(envelope, digest) == payload
+    opened = envelope_key(*key_binding).open(envelope, digest)
+    assert opened == replace(payload, issuer=envelope_key(*key_binding).issuer)
 
 
 def test_payload_round_trips_completely() -> None:
-    assert ENVELOPE_KEY.open(ENVELOPE) == PAYLOAD
+    assert ENVELOPE_KEY.open(ENVELOPE) == OPENED
     assert ENVELOPE.startswith(f"tw1.{key_id(KEY)}.")
     assert not set(ENVELOPE) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
@@ -69,18 +72,26 @@ def test_payload_round_trips_completely() -> None:
 @settings(deadline=None)
 @given(BINDINGS, BINDINGS)
 def test_envelope_opens_only_with_its_binding(binding: Any, other_binding: Any) -> None:
-    assume(binding != other_binding)
+    assume((binding[0], binding[3]) != (other_binding[0], other_binding[3]))
     envelope = envelope_key(*binding[:3]).seal(PAYLOAD, binding[3])
     assert envelope_key(*other_binding[:3]).open(envelope, other_binding[3]) is None
+
+
+@settings(deadline=None)
+@given(BINDINGS, BINDINGS)
+def test_opened_envelope_names_its_issuer(binding: Any, other_binding: Any) -> None:
+    assume(binding[1:3] != other_binding[1:3])
+    tenant, *issuer, digest = binding
+    opened = envelope_key(tenant, *other_binding[1:3]).open(envelope_key(tenant, *issuer).seal(PAYLOAD, digest), digest)
+    assert opened is not None
+    assert opened.issuer == envelope_key("", *issuer).issuer != envelope_key("", *other_binding[1:3]).issuer
 
 
 @pytest.mark.parametrize(
     ("binding", "other_binding"),
     [
-        (("ab", "", "", ""), ("a", "b", "", "")),
-        (("", "ab", "", ""), ("", "a", "b", "")),
-        (("", "", "ab", ""), ("", "", "a", "b")),
-        (("", "a", "", ""), ("", "", "a", "")),
+        (("ab", "", "", ""), ("a", "", "", "b")),
+        (("", "", "", "ab"), ("a", "", "", "b")),
         (("", "", "", "a"), ("a", "", "", "")),
     ],
 )
@@ -122,9 +133,9 @@ def test_forged_payload_does_not_open() -> None:
 def test_keys_can_be_rotated() -> None:
     old, new = b"o" * 32, b"n" * 32
     before, between, after = EnvelopeKey([old]), EnvelopeKey([new, old]), EnvelopeKey([new])
-    assert between.open(before.seal(PAYLOAD)) == PAYLOAD
+    assert between.open(before.seal(PAYLOAD)) == OPENED
     assert before.open(between.seal(PAYLOAD)) is None
-    assert after.open(between.seal(PAYLOAD)) == PAYLOAD
+    assert after.open(between.seal(PAYLOAD)) == OPENED
     assert after.open(before.seal(PAYLOAD)) is None
 
 
@@ -148,7 +159,7 @@ def test_base64_envelope_opens_in_either_alphabet_and_padding(extra: bytes) -> N
     assert b64encode(b64decode(data, validate=True)).decode() == data
     for spelling in (data, data.rstrip("="), data.translate(str.maketrans("+/", "-_"))):
         assert is_envelope(spelling)
-        assert ENVELOPE_KEY.open(spelling) == payload
+        assert ENVELOPE_KEY.open(spelling) == replace(payload, issuer=ENVELOPE_KEY.issuer)
 
 
 @pytest.mark.parametrize("text", ["dHcxL", "dHcxLg==", "dHcxLmE", "dHcxLé", "dHcxL$$", "dHcxM2E="])

@@ -237,11 +237,48 @@ def test_restored_parts_keep_their_source_positions() -> None:
 # ---- same protocol
 
 
-def test_same_protocol_removes_envelopes_unopened() -> None:
+def test_same_protocol_removes_only_envelopes() -> None:
     given = request(NATIVE, reasoning(ENVELOPE), NATIVE)
+    restored, lost = restore(given, same_protocol=True)
+    assert lost == [signature_pointer(1)]
+    assert [message.parts[1:] for message in restored.messages[1:]] == [(NATIVE,), (), (NATIVE,)]
+
+
+def test_same_protocol_drops_signatures_before_an_invalid_envelope() -> None:
+    given = request(NATIVE, reasoning(FORGED), NATIVE)
     restored, lost = restore(given, same_protocol=True)
     assert lost == [signature_pointer(0), signature_pointer(1)]
     assert [message.parts[1:] for message in restored.messages[1:]] == [(), (), (NATIVE,)]
+
+
+# ---- signatures of other issuers
+
+
+@pytest.mark.parametrize(("realm", "model"), [("another account", "m"), ("account", "another model")])
+def test_envelope_of_another_issuer_leaves_those_before_it_valid(realm: str, model: str) -> None:
+    key, other = (
+        EnvelopeKey([b"k" * 32], "tenant", realm=one, model=two) for one, two in [("account", "m"), (realm, model)]
+    )
+    given = request(reasoning(key.seal(PAYLOAD, DIGEST)))
+    given = replace(given, messages=(*given.messages, QUESTION, Message(role="assistant", parts=(LOOK,))))
+    foreign = reasoning(other.seal(PAYLOAD, digest_before(given.messages[:3])))
+    given = replace(given, messages=(*given.messages[:3], Message(role="assistant", parts=(foreign, LOOK))))
+    restored, lost = restore(given, key)
+    assert lost == ["/messages/3/content/0/signature"]
+    assert [part.signature for message in restored.messages for part in message.parts if type(part) is Reasoning] == [
+        REASONING.signature,
+        None,
+    ]
+
+
+def test_signature_of_another_issuer_is_removed_and_reported() -> None:
+    other = reasoning("EqQC")
+    given = request(NATIVE, other, NATIVE)
+    restored, report = restore_envelopes(given, READER, ENVELOPE_KEY, same_protocol=True, foreign={"EqQC"})
+    assert [message.parts[1:] for message in restored.messages[1:]] == [(NATIVE,), (), (NATIVE,)]
+    (loss,) = report.resolve(given, READER.wire_names)
+    assert (loss.kind, loss.path) == ("dropped", signature_pointer(1))
+    assert "another provider" in loss.reason
 
 
 def test_same_protocol_call_gets_a_placeholder_signature() -> None:

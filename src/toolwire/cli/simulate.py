@@ -42,6 +42,9 @@ _EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     help="Refuse what this host refuses, in its wording: deepseek, mistral, ...",
 )
 @click.option("--require-key", is_flag=True, help="Reject requests without a key. Any key is accepted.")
+@click.option(
+    "--account", default="", metavar="NAME", help="Refuse signatures and encrypted reasoning of other accounts."
+)
 @click.option("--dialect", metavar="NAME", help="Write calls and thinking as text, in this dialect.")
 def command(
     *,
@@ -52,6 +55,7 @@ def command(
     pace: float,
     profile: str | None,
     require_key: bool,
+    account: str,
     dialect: str | None,
 ) -> None:
     """Serve a simulated model that speaks PROTOCOL, or all protocols at once.
@@ -76,7 +80,15 @@ def command(
     names = tuple(found.protocol for found in profiles) or (() if name == ALL else (name,))
     turns = _load_script(script)
     try:
-        app = Simulator(names, script=turns, pace=pace, require_key=require_key, profiles=profiles, dialect=dialect)
+        app = Simulator(
+            names,
+            script=turns,
+            pace=pace,
+            require_key=require_key,
+            profiles=profiles,
+            dialect=dialect,
+            account=account,
+        )
     except ValueError as error:
         raise BadInput(f"--dialect: {error}") from None
     with report_bad_input():

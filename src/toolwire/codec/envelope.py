@@ -1,10 +1,10 @@
 """Envelopes: signed payloads in a field that clients echo, for data that the client's protocol cannot represent.
 
 The text form is `tw1.<key id>.<mac>.<payload>`, the last two in base64url. Where a field allows only base64, the text
-is base64-encoded once more. The HMAC binds the payload to the tenant, to the realm and model that issued its contents,
-and to a digest of the preceding conversation. An envelope that was forged, moved, edited, or made for another tenant or
-upstream opens to None, and the caller reports a missing signature. The first key signs and all keys verify, so that
-keys can be rotated.
+is base64-encoded once more. The HMAC binds the payload to the tenant and to a digest of the preceding conversation. An
+envelope that was forged, moved, edited, or made for another tenant opens to None, and the caller reports a missing
+signature. The payload names its issuer, a digest of the realm (account) and model that the contents are valid for: the
+caller sends them to no other. The first key signs and all keys verify, so that keys can be rotated.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Part, Signature
 
@@ -31,6 +32,7 @@ class EnvelopePayload(msgspec.Struct, frozen=True, omit_defaults=True):
     # belongs to the part that carries the envelope, or, if it stands alone, to the next text or call
     signature: Signature | None = None
     call_name: str | None = None  # the next call of this name owns the signature
+    issuer: str = ""  # see `issuer_id`; set when the envelope is sealed
 
 
 class EnvelopeField(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,25 +53,26 @@ class EnvelopeField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnvelopeKey:
-    """Seals and opens the envelopes of one tenant for one upstream."""
+    """Seals the envelopes of one tenant and one issuer, and opens those of the tenant."""
 
     def __init__(self, keys: Sequence[bytes], tenant: str = "", *, realm: str = "", model: str = "") -> None:
         if not keys:
             raise ValueError("an envelope key needs at least one secret")
         self._keys = {key_id(key): key for key in keys}
         self._signing_key_id = key_id(keys[0])
-        self._binding = (tenant, realm, model)
+        self._tenant = tenant
+        self.issuer = issuer_id(realm, model)
 
     def seal(self, contents: EnvelopePayload, history_digest: str = "") -> str:
         """Sign a payload, bound to the conversation before it (`history_digest`), and return the envelope as text."""
-        payload = msgspec.json.encode(contents)
+        payload = msgspec.json.encode(replace(contents, issuer=self.issuer))
         mac = self._mac(self._signing_key_id, payload, history_digest)
         return f"{_PREFIX}{self._signing_key_id}.{_encode_base64url(mac)}.{_encode_base64url(payload)}"
 
     def open(self, text: str, history_digest: str = "") -> EnvelopePayload | None:
-        """Verify an envelope and return its payload.
+        """Verify an envelope and return its payload, whoever issued it.
 
-        Returns None if it is not an envelope, or if it was made for another tenant, realm, model or conversation.
+        Returns None if it is not an envelope, or if it was made for another tenant or conversation.
         """
         if not is_envelope(text):
             return None
@@ -85,11 +88,16 @@ class EnvelopeKey:
             return None
 
     def _mac(self, key_name: str, payload: bytes, history_digest: str) -> bytes:
-        """Return the HMAC over the payload and what it is bound to: tenant, realm, model and conversation."""
+        """Return the HMAC over the payload and what it is bound to: tenant and conversation."""
         # Length prefixes keep two different bindings from producing the same message.
-        texts = [text.encode(errors="surrogatepass") for text in (*self._binding, history_digest)]
+        texts = [text.encode(errors="surrogatepass") for text in (self._tenant, history_digest)]
         message = b"".join(len(text).to_bytes(8, "big") + text for text in texts) + payload
         return hmac.digest(self._keys[key_name], message, "sha256")[:_MAC_BYTES]
+
+
+def issuer_id(realm: str, model: str) -> str:
+    """Return the id by which signatures of an account (`realm`) and model are known."""
+    return hashlib.blake2s(f"{len(realm)}:{realm}{model}".encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 def is_envelope(text: str) -> bool:

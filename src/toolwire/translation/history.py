@@ -4,14 +4,15 @@ A digest is the same for every form in which clients may resend a conversation. 
 reasoning and system text, and joins consecutive texts. It covers text, calls and results: a client that changes those
 has a different conversation.
 
-`restore_envelopes` puts the contents of envelopes back into a request. An invalid envelope is never sent on and
-invalidates all earlier signatures, since an issuer verifies its reasoning as one chain without gaps. Envelopes are
-removed from requests to the client's own provider.
+`restore_envelopes` puts the contents of envelopes back into a request, if their issuer gets it. An invalid envelope is
+never sent on and invalidates all earlier signatures, since an issuer verifies its reasoning as one chain without gaps.
+What another issuer signed never was in that chain: only that is removed. Envelopes are also removed from requests to
+the client's own provider.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import is_
 from typing import Any
 
@@ -179,8 +180,9 @@ _decode_arguments = json.JSONDecoder(parse_float=_parse_number).decode
 _encode_arguments = json.JSONEncoder(sort_keys=True).encode
 
 _Location = tuple[int, int]
-_SIGNED_TYPES = frozenset({Reasoning, Text, ToolCall, Media})
+_SIGNED_TYPES = frozenset({Reasoning, Text, ToolCall, Media, ToolResult})
 _INVALID_ENVELOPE = "its envelope is invalid, or belongs to another conversation"
+_FOREIGN = "another provider, account or model issued it"
 _BROKEN_CHAIN = "a later signature is missing, without which the provider rejects this one"
 
 
@@ -189,34 +191,44 @@ def has_envelopes(request: Request) -> bool:
 
     An envelope is a signed container of the gateway, echoed by the client in place of a vendor's signature.
     """
+    return any(map(is_envelope, signatures_in(request)))
+
+
+def signatures_in(request: Request) -> list[str]:
+    """Return the data of all signatures and envelopes in assistant messages."""
+    found: list[str] = []
     for message in request.messages:
         if message.role == "assistant":
             for part in message.parts:
-                if type(part) in _SIGNED_TYPES:
-                    signature = part.signature  # type: ignore[union-attr]
-                    if signature is not None and is_envelope(signature.data):
-                        return True
-    return False
+                if type(part) in _SIGNED_TYPES and (signature := part.signature) is not None:  # type: ignore[union-attr]
+                    found.append(signature.data)
+    return found
 
 
 def restore_envelopes(
-    request: Request, reader: Codec, envelope_key: EnvelopeKey | None, *, same_protocol: bool = False
+    request: Request,
+    reader: Codec,
+    envelope_key: EnvelopeKey | None,
+    *,
+    same_protocol: bool = False,
+    foreign: Container[str] = (),
 ) -> tuple[Request, LossReport]:
     """Open the envelopes that the client echoed, and put their contents back into the request.
 
-    Returns the new request, and the losses of envelopes that could not be opened, located in the original request.
+    `foreign` has the data of signatures of other issuers, which are removed. Returns the new request, and the losses of
+    signatures that are not sent, located in the original request.
     """
     report = LossReport()
     signatures = {
         (number, position): part.signature
         for number, message in enumerate(request.messages)
         for position, part in enumerate(message.parts)
-        if isinstance(part, Reasoning | Text | ToolCall | Media) and part.signature is not None
+        if isinstance(part, Reasoning | Text | ToolCall | Media | ToolResult) and part.signature is not None
     }
-    if not any(is_envelope(signature.data) for signature in signatures.values()):
+    if not any(is_envelope(signature.data) or signature.data in foreign for signature in signatures.values()):
         return request, report
     contents = _EnvelopeContents(request, reader, report, same_protocol=same_protocol)
-    contents.open(signatures, None if same_protocol else envelope_key)
+    contents.open(signatures, envelope_key, foreign)
     return contents.restored_request(reader.wire_names), report
 
 
@@ -233,15 +245,26 @@ class _EnvelopeContents:
         self._signatures: dict[_Location, Signature] = {}
         self._removed: set[_Location] = set()
 
-    def open(self, signatures: dict[_Location, Signature], envelope_key: EnvelopeKey | None) -> None:
+    def open(
+        self, signatures: dict[_Location, Signature], envelope_key: EnvelopeKey | None, foreign: Container[str]
+    ) -> None:
         """Open the envelopes among these signatures, and find the part that each sealed signature belongs to."""
         digests = digests_before_turns(self._request.messages)
         gap: _Location | None = None
         owners: dict[_Location, _Location] = {}
+        foreign_locations: list[_Location] = []
         for location, signature in signatures.items():
             if not is_envelope(signature.data):
+                if signature.data in foreign:
+                    foreign_locations.append(location)
                 continue
             payload = None if envelope_key is None else envelope_key.open(signature.data, digests[location[0]])
+            if payload is not None and (
+                self._same_protocol or envelope_key is None or payload.issuer != envelope_key.issuer
+            ):
+                foreign_locations.append(location)
+                self._payloads[location] = None
+                continue
             if payload is not None and payload.signature is not None:
                 if (owner := self._signed_part(location, payload)) is None:
                     payload = None
@@ -250,6 +273,8 @@ class _EnvelopeContents:
             self._payloads[location] = payload
             if payload is None:
                 gap = location
+        for location in foreign_locations:
+            self._drop_signature(location, _FOREIGN)
         if gap is not None:
             self._drop_signatures_until(gap, signatures)
         for location, owner in owners.items():
@@ -260,11 +285,14 @@ class _EnvelopeContents:
     def _drop_signatures_until(self, gap: _Location, signatures: dict[_Location, Signature]) -> None:
         """Drop all signatures up to an invalid envelope, since the vendor rejects a conversation that lacks one."""
         for location in signatures:
-            if location <= gap:
-                self._unsigned.add(location)
+            if location <= gap and location not in self._unsigned:
                 invalid = location in self._payloads and self._payloads[location] is None
-                reason = _INVALID_ENVELOPE if invalid else _BROKEN_CHAIN
-                self._report.dropped((*_source_path(location), "signature"), "", reason)
+                self._drop_signature(location, _INVALID_ENVELOPE if invalid else _BROKEN_CHAIN)
+
+    def _drop_signature(self, location: _Location, reason: str) -> None:
+        """Drop a signature, and report it."""
+        self._unsigned.add(location)
+        self._report.dropped((*_source_path(location), "signature"), "", reason)
 
     def _signed_part(self, location: _Location, payload: EnvelopePayload) -> _Location | None:
         """Return the location of the part whose signature an envelope holds; None if it is gone.
@@ -373,8 +401,8 @@ class _EnvelopeContents:
             return [*sealed, replace(part, signature=signature)]
         if location in self._signatures and isinstance(part, Text | ToolCall):
             return [replace(part, signature=self._signatures[location])]
-        if location in self._unsigned and isinstance(part, Reasoning | Text | ToolCall | Media):
-            if self._same_protocol and isinstance(part, Reasoning):
+        if location in self._unsigned and isinstance(part, Reasoning | Text | ToolCall | Media | ToolResult):
+            if (self._same_protocol and isinstance(part, Reasoning)) or (isinstance(part, Text) and not part.text):
                 return []
             return [replace(part, signature=self._placeholder_signature(part, location))]
         return [part]

@@ -16,6 +16,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.interface import Codec, ResponseContext, Route
+from toolwire.codec.models.names import base_model_name
 from toolwire.codec.surface import EndpointMatch, ModelCard
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.address import BETA_HEADER, EVENT_STREAM_TYPE
@@ -107,7 +108,8 @@ class Simulator:
     `protocols` limits it to these; by default it serves all. `models` are the only models it serves; by default it
     accepts any name. `require_key` rejects requests without a key. `pace` is the delay in seconds between the chunks
     of a stream. With a `dialect`, the model's calls and thinking are written into its text. Without `tool_calling`, it
-    rejects tools. `profiles` make it as strict as these hosts, one for each protocol.
+    rejects tools. `profiles` make it as strict as these hosts, one for each protocol. It refuses signatures and
+    encrypted reasoning of another `account` or model.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Simulator:
         dialect: str | None = None,
         tool_calling: bool = True,
         profiles: Iterable[HostProfile] = (),
+        account: str = "",
     ) -> None:
         check_dialect(dialect)
         self._dialect = dialect
@@ -132,7 +135,7 @@ class Simulator:
         self._require_key = require_key
         self._pace = pace
         self._limit_body = limit_body
-        self._signature_key = SignatureKey()
+        self._signature_key = SignatureKey().derive(account)
         self._conversations = StoredConversations()
         self._hosts = {profile.protocol: SimulatedHost(profile) for profile in profiles}
 
@@ -208,7 +211,7 @@ class Simulator:
             raise ProviderRejection(unsupported_tools_error(codec.name, request.model or ""))
         request = self._conversations.expand_request(request, codec.name)
         if host is None or host.profile.reasoning.signatures:
-            require_signatures(request, codec.name, self._signature_key)
+            require_signatures(request, codec.name, self._key_for(request))
         request = request if host is None else host.apply_defaults(request, body)
         await self._answer(http_request, codec, request, compacts_only=endpoint.compacts)
 
@@ -232,6 +235,10 @@ class Simulator:
             await send(http_request, answer, ScriptedTurn())
         return response is not None
 
+    def _key_for(self, request: Request) -> SignatureKey:
+        """Return the key of the account and the requested model."""
+        return self._signature_key.derive(base_model_name(request.model or ""))
+
     async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
         """Send the scripted turn, or the model's reply, to a valid request."""
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
@@ -245,7 +252,7 @@ class Simulator:
         reply = turn.to_reply() if turn is not None else generate_reply(request, codec.name)
         if turn is None and self._dialect is not None:
             reply = write_as_text(reply, self._dialect)
-        response = ResponseBuilder(request, codec.name, self._signature_key).build(reply)
+        response = ResponseBuilder(request, codec.name, self._key_for(request)).build(reply)
         self._conversations.store(request, response, codec.name)
         context = ResponseContext(request=request, created=int(time.time()))
         turn = turn or ScriptedTurn(pace=self._pace)

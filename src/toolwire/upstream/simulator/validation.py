@@ -3,7 +3,8 @@
 Signatures of the simulated model's thinking, and call ids that it recognizes as its own.
 
 Both are a nonce and a MAC. The nonce is a digest of the conversation, so that the same request gets the same bytes.
-A signature also covers the thinking that it belongs to; a call id encodes whether thinking preceded the call.
+A signature also covers the thinking that it belongs to; a call id encodes whether thinking preceded the call. Each
+account and model has a key of its own, so that it refuses the signatures of others.
 """
 
 import hashlib
@@ -33,6 +34,10 @@ class SignatureKey:
 
     def __init__(self, key: bytes = _DEFAULT_KEY) -> None:
         self._key = key
+
+    def derive(self, name: str) -> "SignatureKey":
+        """Return the key of an account or a model; an empty name returns this key."""
+        return SignatureKey(hmac.digest(self._key, name.encode(errors="surrogatepass"), "sha256")) if name else self
 
     def sign(self, issuer: str, nonce: str, bound_text: str = "") -> Signature:
         """Return a signature of the issuer's kind that covers `bound_text`."""
