@@ -196,13 +196,13 @@ def has_envelopes(request: Request) -> bool:
 
 def signatures_in(request: Request) -> list[str]:
     """Return the data of all signatures and envelopes in assistant messages."""
-    found: list[str] = []
-    for message in request.messages:
-        if message.role == "assistant":
-            for part in message.parts:
-                if type(part) in _SIGNED_TYPES and (signature := part.signature) is not None:  # type: ignore[union-attr]
-                    found.append(signature.data)
-    return found
+    return [
+        part.signature.data  # type: ignore[union-attr]
+        for message in request.messages
+        if message.role == "assistant"
+        for part in message.parts
+        if type(part) in _SIGNED_TYPES and part.signature is not None  # type: ignore[union-attr]
+    ]
 
 
 def restore_envelopes(

@@ -1,6 +1,6 @@
 """Translate a stream between protocols as it arrives, with every loss reported."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Raw
@@ -106,7 +106,7 @@ class StreamTranslator(StreamProgress):
         transform: Receives all events first, and returns those to continue with.
         collects_response: Makes `response` available, also between equal protocols.
         redact: Rewrites failures before they are passed on.
-        observe: Receives all events as the client gets them.
+        observe: These receive all events as the client gets them.
 
     """
 
@@ -119,7 +119,7 @@ class StreamTranslator(StreamProgress):
         transform: Callable[[list[Event]], list[Event]] | None = None,
         collects_response: bool = False,
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
-        observe: Callable[[list[Event]], None] | None = None,
+        observe: Sequence[Callable[[list[Event]], None]] = (),
     ) -> None:
         super().__init__(reader)
         self._observe_events = observe
@@ -255,8 +255,8 @@ class StreamTranslator(StreamProgress):
                     return self._refuse_constraint(events, events.index(event))
         self._accumulate(events)
         self._observe_all(events)
-        if self._observe_events is not None:
-            self._observe_events(events)
+        for observe in self._observe_events:
+            observe(events)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._abort(ResponseFailed(error=failure, broken=True))
@@ -396,8 +396,8 @@ class StreamTranslator(StreamProgress):
 
     def _observe_forwarded(self, events: list[Event]) -> None:
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
-        if self._observe_events is not None:
-            self._observe_events(events)
+        for observe in self._observe_events:
+            observe(events)
         if self._accumulator is not None:
             self._accumulator.add_all(events)
         if self._writer.end_event_repeats_response:

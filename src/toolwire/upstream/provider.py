@@ -73,6 +73,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     num_ctx: ContextSize | None = None  # for Ollama; by default `auto`
     # `native`, `prompt` (declare tools in the system text), or `auto`: prompt if the server refuses tools.
     tool_calling: str = "auto"
+    # Whose signatures it accepts: providers of one account accept each other's; by default the provider's name.
+    account: str | None = None
 
     def text_recovery(
         self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None

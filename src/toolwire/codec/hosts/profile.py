@@ -104,6 +104,8 @@ class ReasoningFacts(Facts, frozen=True, kw_only=True):
     replay_field: str | None = None
     replay: tuple[ReplayRule, ...] = ()
     signatures: bool = True  # signs reasoning, and requires the signature back
+    # the models that accept a signature: the one that made it, or all of the account
+    signature_scope: Literal["model", "account"] = "model"
     details: bool = False  # accepts `reasoning_details` in requests
     call_signature: str | None = None  # the member of a tool call that holds its signature, as a JSON pointer
 

@@ -55,6 +55,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     reasoning_parser: str | None = None
     num_ctx: ContextSize | None = None
     tool_calling: Literal["native", "prompt", "auto"] = "auto"
+    account: str | None = None
 
 
 class BackendSection(Section, frozen=True, kw_only=True):

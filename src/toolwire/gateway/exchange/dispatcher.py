@@ -36,7 +36,7 @@ from toolwire.gateway.exchange.exchange import (
     ExchangeServices,
 )
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
-from toolwire.gateway.exchange.preparation import build_upstream_request, prepare_upstream_request
+from toolwire.gateway.exchange.preparation import build_upstream_request, find_signatures, prepare_upstream_request
 from toolwire.gateway.exchange.refused_settings import RefusedSettings
 from toolwire.gateway.exchange.response import (
     StreamingResponse,
@@ -161,10 +161,9 @@ class Dispatcher:
         conversation = Conversation(self.services.conversation_memo)
         exchange = await self._decode_and_route(client_request, _UNOBSERVED, conversation)
         backend, *_ = order_backends(exchange.route_match, exchange.request, client_request.tenant)
-        executor = self.services.body_executor
-        if exchange.is_heavy:
-            return await executor.run_in_thread(build_upstream_request, exchange, backend, exchange.request)
-        return build_upstream_request(exchange, backend, exchange.request)
+        request, foreign = await find_signatures(exchange, backend, exchange.request)
+        build = partial(build_upstream_request, exchange, backend, request, foreign=foreign)
+        return await self.services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
         """Store a request without sending it (`generate: false`), and return the stream of its empty response."""

@@ -31,6 +31,7 @@ from toolwire.gateway.providers.context_size import ContextSizes
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.conversations import ChannelState, ConversationState, PendingResponse
+from toolwire.gateway.state.signatures import DROPPING_CLIENTS, SignatureObserver
 from toolwire.gateway.state.withheld_turns import TurnKey
 from toolwire.journal.redaction import Redactor
 from toolwire.upstream.models.catalog import ModelCatalog
@@ -130,7 +131,8 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
         key = (tenant, backend.provider.name, backend.model)
         if (cached := self.envelope_keys.get(key)) is not None:
             return cached
-        envelope_key = EnvelopeKey(self.signing_keys, tenant, realm=backend.provider.name, model=backend.model or "")
+        account, model = backend.signature_scope
+        envelope_key = EnvelopeKey(self.signing_keys, tenant, realm=account, model=model)
         self.envelope_keys.put(key, envelope_key, estimate_entry_size(*key))
         return envelope_key
 
@@ -237,4 +239,16 @@ class Exchange:
     def turn_key(self, backend: Backend) -> TurnKey:
         """Return the key under which to store turns of `backend` whose signatures this client does not receive."""
         client_request = self.client_request
-        return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")
+        return TurnKey(client_request.tenant, client_request.codec.name, *backend.signature_scope)
+
+    def signature_observer(self) -> SignatureObserver | None:
+        """Return an observer of the signatures that the client receives; None if there can be none of interest."""
+        upstream_request, client = self.upstream_request, self.client_request.codec
+        client_drops = client.name in DROPPING_CLIENTS
+        if client.name == "ollama" or not (
+            self.has_same_protocol or client_drops or upstream_request.context.envelope_key is None
+        ):
+            return None
+        signatures = self.services.conversation_state.signatures
+        issuer = upstream_request.backend.issuer
+        return SignatureObserver(signatures, self.client_request.tenant, issuer, client_drops=client_drops)

@@ -36,11 +36,12 @@ from toolwire.gateway.limits import check_loss_count
 from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.gateway.rounds.continuation import ProtocolPair, RoundMerger, RouteTools
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
+from toolwire.gateway.state.signatures import DROPPING_CLIENTS
 from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
-from toolwire.translation.history import has_envelopes, restore_envelopes
+from toolwire.translation.history import has_envelopes, restore_envelopes, signatures_in
 from toolwire.translation.prompted_tools import prompt_tools, prompting_codec
 from toolwire.translation.request import adapt_request
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
@@ -61,6 +62,8 @@ class Draft(Struct):
     request: Request
     """The request as the steps so far left it."""
     losses: list[Loss]
+    foreign: frozenset[str] = frozenset()
+    """Signatures that another backend issued."""
     plan: EmulationPlan | None = None
     """The features that the gateway emulates."""
     dialect: Dialect | None = None
@@ -70,23 +73,32 @@ class Draft(Struct):
 async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> UpstreamRequest:
     """Load what the backend's request needs, and build the request, in a thread if it is heavy."""
     services, request, protocol = exchange.services, exchange.request, backend.provider.protocol
-    options, client = exchange.route_match.options, exchange.client_request.codec.name
+    options, client = exchange.route_match.options, exchange.client_request.codec
     signed_request, route_tools = request, None
-    if client in WITHHELD_FOR and client != protocol:
+    if client.name in WITHHELD_FOR and client.name != protocol:
         withheld_turns = services.conversation_state.withheld_turns
-        signed_request = await withheld_turns.restore(
-            request, exchange.client_request.codec, exchange.turn_key(backend)
-        )
+        signed_request = await withheld_turns.restore(request, client, exchange.turn_key(backend))
+    signed_request, foreign = await find_signatures(exchange, backend, signed_request)
     if options.tools:
         route_tools = await services.route_toolsets.tools_for(options, request, backend)
     # With a stored history, the request is larger than the client's body.
     body_size = len(exchange.client_request.body) if exchange.pending_response is None else None
     facts = await look_up_backend(services, backend, options, request, body_size=body_size, heavy=exchange.is_heavy)
-    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, facts)
+    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, facts, foreign=foreign)
     if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
         with suppress(CompleteEncodingRequired):
             return build(complete=False)
     return await services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
+
+
+async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> tuple[Request, frozenset[str]]:
+    """Return the request with reasoning that the client dropped, and the signatures that another backend issued."""
+    signatures, client_request = exchange.services.conversation_state.signatures, exchange.client_request
+    if client_request.codec.name in DROPPING_CLIENTS:
+        request = await signatures.restore_reasoning(client_request.tenant, request, client_request.codec.wire_names)
+    if not (sent_back := signatures_in(request)):
+        return request, frozenset()
+    return request, await signatures.find_foreign(client_request.tenant, sent_back, backend.issuer)
 
 
 def build_upstream_request(
@@ -96,11 +108,13 @@ def build_upstream_request(
     route_tools: RouteTools | None = None,
     facts: BackendFacts | None = None,
     *,
+    foreign: frozenset[str] = frozenset(),
     complete: bool = True,
 ) -> UpstreamRequest:
     """Translate a request for one backend, or pass it through if the protocols match; leave refused settings out.
 
-    `signed_request` is the request with withheld signatures restored. Without `facts`, those are used that are known
+    `signed_request` is the request with withheld signatures restored, and `foreign` has those of it that another
+    backend issued. Without `facts`, those are used that are known
     without asking the provider. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must
     be encoded.
     """
@@ -113,6 +127,7 @@ def build_upstream_request(
         _backend_target(exchange, backend, facts or known_backend(exchange.services, backend, exchange.request)),
         signed_request,
         list(exchange.client_request.losses),
+        foreign,
     )
     upstream_request = _translate_draft(draft, route_tools, complete=complete)
     _fit_headers(draft, upstream_request)
@@ -202,10 +217,15 @@ def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -
 
 def _restore_state(draft: Draft) -> None:
     """Restore what envelopes hold, and remove references to state that the gateway itself stores."""
-    exchange, request = draft.exchange, draft.exchange.request
-    if has_envelopes(request):
-        same_origin = request.origin == draft.upstream.name
-        draft.request, missing = restore_envelopes(request, draft.client, draft.envelope_key, same_protocol=same_origin)
+    exchange, request = draft.exchange, draft.request
+    if draft.foreign or has_envelopes(request):
+        draft.request, missing = restore_envelopes(
+            request,
+            draft.client,
+            draft.envelope_key,
+            same_protocol=request.origin == draft.upstream.name,
+            foreign=draft.foreign,
+        )
         draft.losses = draft.losses + missing.resolve(request, draft.client.wire_names)
     if exchange.pending_response is not None:
         same_protocol = draft.client is draft.upstream

@@ -36,6 +36,7 @@ from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
+from toolwire.gateway.state.signatures import may_have_signatures
 from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.event_stream import EventTranslator
 from toolwire.translation.pipeline import adapt_response
@@ -207,6 +208,8 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
 
 def _check_summary(exchange: Exchange, body: bytes) -> Response | None:
     """Return the summary of a response that can pass through, with its calls checked; None if it has to be decoded."""
+    if may_have_signatures(body):
+        return None  # they are recorded
     upstream_request = exchange.upstream_request
     summary = upstream_request.codec.peek(body)
     if summary is not None and exchange.request.tools and has_calls(summary):
@@ -259,6 +262,8 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
         exchange.upstream_request.checker.report_outcomes()
     if exchange.managed is not None:
         response = replace(response, usage=exchange.managed.total_usage(response.usage))
+    if (observer := exchange.signature_observer()) is not None:
+        observer.observe_response(adapted)
     if data is None:
         if pending_response is not None:
             pending_response.complete(body)
@@ -361,6 +366,7 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
     """Build the translator of a streamed response, with secrets redacted from its errors, and its calls checked."""
     upstream_request, redactor = exchange.upstream_request, exchange.services.redactor
     checker = upstream_request.checker = exchange.call_checker() if exchange.request.tools else None
+    observers = [observer.observe for observer in (checker, exchange.signature_observer()) if observer is not None]
     return StreamTranslator(
         upstream_request.codec,
         exchange.client_request.codec,
@@ -368,7 +374,7 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
         transform=_event_filter(exchange),
         collects_response=exchange.stores_response,
         redact=lambda failed: redact_failed_event(failed, redactor),
-        observe=None if checker is None else checker.observe,
+        observe=observers,
     )
 
 

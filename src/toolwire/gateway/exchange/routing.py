@@ -13,7 +13,9 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from toolwire.codec.envelope import issuer_id
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
+from toolwire.codec.models.names import base_model_name
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
 from toolwire.upstream.provider import Provider
@@ -38,6 +40,18 @@ class Backend(Struct, frozen=True):
     def name(self) -> str:
         """Return `provider/model`, or the provider's name if the client names the model."""
         return f"{self.provider.name}/{self.model}" if self.model else self.provider.name
+
+    @property
+    def signature_scope(self) -> tuple[str, str]:
+        """Return the account and the model whose signatures it accepts; the model is empty if any will do."""
+        provider = self.provider
+        is_bound = provider.profile(self.model).reasoning.signature_scope == "model"
+        return provider.account or provider.name, base_model_name(self.model or "") if is_bound else ""
+
+    @property
+    def issuer(self) -> str:
+        """Return the id by which its signatures are known."""
+        return issuer_id(*self.signature_scope)
 
 
 class RouteMatch(Struct, frozen=True):

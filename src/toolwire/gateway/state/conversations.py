@@ -38,6 +38,7 @@ from toolwire.gateway.state.adapters import (
     without_item_id,
 )
 from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJobs, response_status
+from toolwire.gateway.state.signatures import IssuedSignatures
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
 from toolwire.gateway.state.withheld_turns import WithheldTurns
 
@@ -293,6 +294,7 @@ class ConversationState:
         """Threads for large histories and bodies; those of the dispatcher, too."""
 
         self.withheld_turns = WithheldTurns(store)
+        self.signatures = IssuedSignatures(store)
         quota = Quota("background responses", max_background, max_background if key_quota is None else key_quota)
         self.background_jobs = BackgroundJobs(store, quota, max_bytes)
 

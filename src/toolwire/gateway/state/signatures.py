@@ -1,0 +1,212 @@
+"""Signatures that clients received, stored with their issuer: an account and a model of a provider.
+
+Between equal protocols, a client gets the provider's own signatures, encrypted reasoning included, and sends them back
+with every request. A row by the digest of each tells who issued it, so that nobody else gets it. A signature without a
+row is from a conversation that began elsewhere.
+
+Some clients drop reasoning without visible text, although it carries a signature. It is stored by the id of the call
+that follows, and put back before that call.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from toolwire.canonical.content import Message, Part, Reasoning, Signature, Text, ToolCall
+from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response
+from toolwire.codec.envelope import is_envelope
+from toolwire.codec.losses import WireNames, with_source_positions
+from toolwire.codec.memo import BoundedMemo
+from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
+
+SIGNATURE_KIND = "signature"
+REASONING_KIND = "reasoning"
+DROPPING_CLIENTS = frozenset({"anthropic"})
+"""Client protocols in which some clients drop reasoning without visible text."""
+
+_MEMO_BYTES = 8 * 1024 * 1024
+_ENTRY_BYTES = 400
+_URL_SAFE = str.maketrans("-_", "+/")
+_DroppedParts = tuple[tuple[int, Reasoning], ...]
+"""Reasoning before a call, each with the number of texts between it and the call."""
+_decode_reasoning = msgspec.json.Decoder(_DroppedParts).decode
+
+
+class IssuedSignatures:
+    """The signatures that clients received, and their issuers."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        # An issuer is "", and reasoning (), if the store has no row: none can appear later.
+        self._issuers: BoundedMemo[tuple[str, str], str] = BoundedMemo(_MEMO_BYTES)
+        self._reasoning: BoundedMemo[tuple[str, str], _DroppedParts] = BoundedMemo(_MEMO_BYTES)
+
+    def record_signature(self, owner: str, data: str, issuer: str) -> None:
+        """Store the issuer of a signature that a client receives."""
+        if data and self._issuers.get((owner, data)) != issuer:
+            self._issuers.put((owner, data), issuer, _ENTRY_BYTES + len(data))
+            self._store.enqueue([Row(owner, SIGNATURE_KIND, _digest(data), issuer.encode())])
+
+    def record_reasoning(self, owner: str, call_id: str, reasoning: _DroppedParts) -> None:
+        """Store reasoning without visible text that stands before a call."""
+        body = msgspec.json.encode(reasoning)
+        self._reasoning.put((owner, call_id), reasoning, _ENTRY_BYTES + 2 * len(body))
+        self._store.enqueue([Row(owner, REASONING_KIND, _digest(call_id), body)])
+
+    async def find_foreign(self, owner: str, signatures: Sequence[str], issuer: str) -> frozenset[str]:
+        """Return those of these signatures that are known to be from another issuer."""
+        issuers = {data: self._issuers.get((owner, data)) for data in signatures if not is_envelope(data)}
+        if unknown := [data for data, known in issuers.items() if known is None]:
+            rows = await self._find_rows(owner, SIGNATURE_KIND, [_digest(data) for data in unknown])
+            for data in unknown:
+                issuers[data] = found = rows.get(_digest(data), b"").decode()
+                self._issuers.put((owner, data), found, _ENTRY_BYTES + len(data))
+        return frozenset([data for data, known in issuers.items() if known not in ("", issuer)])
+
+    async def restore_reasoning(self, owner: str, request: Request, wire_names: WireNames) -> Request:
+        """Return the request with reasoning that its client dropped back before the calls that it led to."""
+        calls = list(_calls_without_reasoning(request.messages))
+        if not calls:
+            return request
+        known = self._reasoning.get
+        unknown = {_digest(id): id for _, _, id in calls if known((owner, id)) is None}
+        found: dict[str, _DroppedParts] = {}
+        if unknown:
+            rows = await self._find_rows(owner, REASONING_KIND, list(unknown))
+            for row_id, id in unknown.items():
+                found[id] = _decode_row(rows.get(row_id))
+                self._reasoning.put((owner, id), found[id], _ENTRY_BYTES + 2 * len(rows.get(row_id, b"")))
+        messages: list[Message] | None = None
+        for number, index, id in calls:
+            if reasoning := found.get(id) or known((owner, id)):
+                messages = list(request.messages) if messages is None else messages
+                positioned = with_source_positions(messages[number], wire_names)
+                parts = list(positioned.parts)
+                for texts, part in reversed(reasoning):
+                    parts.insert(max(index - texts, 0), replace(part, at=""))
+                positioned = replace(positioned, parts=tuple(parts))
+                messages[number] = positioned
+        return request if messages is None else replace(request, messages=tuple(messages))
+
+    async def _find_rows(self, owner: str, kind: str, ids: list[str]) -> dict[str, bytes]:
+        """Return the bodies of stored rows; none if the state is unavailable, as losing them is better than failing."""
+        try:
+            return await self._store.get(owner, kind, ids)
+        except StateUnavailable:
+            return {}
+
+
+class _OpenReasoning:
+    """Reasoning in a stream: its signature, and whether it has text."""
+
+    def __init__(self, part: Reasoning) -> None:
+        self.part = part if part.content else replace(part, hidden=part.hidden or "omitted")
+
+    def add(self, delta: PartDelta | PartDeltas) -> None:
+        """Add a delta."""
+        if delta.text:
+            self.part = replace(self.part, hidden=None)
+        if isinstance(delta, PartDelta) and delta.signature is not None:
+            self.part = replace(self.part, signature=delta.signature)
+
+
+class SignatureObserver:
+    """Records the signatures of one response as its client receives them."""
+
+    def __init__(self, signatures: IssuedSignatures, owner: str, issuer: str, *, client_drops: bool) -> None:
+        """`client_drops` tells whether reasoning without visible text is stored, for clients that drop it."""
+        self._signatures = signatures
+        self._owner = owner
+        self._issuer = issuer
+        self._client_drops = client_drops
+        self._open: dict[tuple[int, int], _OpenReasoning] = {}
+        self._before_call: dict[int, list[tuple[int, Reasoning]]] = {}
+
+    def observe(self, events: Iterable[Event]) -> None:
+        """Record the signatures in events of a stream."""
+        for event in events:
+            kind = type(event)
+            if kind is PartDelta:
+                self._record(event.signature)  # type: ignore[union-attr]
+            elif kind is PartStart or kind is PartEnd:
+                part = event.part if isinstance(event, PartStart) else event.final  # type: ignore[union-attr]
+                self._record(getattr(part, "signature", None))
+            if self._client_drops:
+                self._follow(event)
+
+    def observe_response(self, response: Response) -> None:
+        """Record the signatures in a complete response."""
+        for candidate in response.candidates:
+            for message in candidate.messages:
+                for part in message.parts:
+                    self._record(getattr(part, "signature", None))
+                    self._add_part(candidate.index, part)
+
+    def _follow(self, event: Event) -> None:
+        """Follow reasoning through a stream, up to the call that it leads to."""
+        if isinstance(event, PartStart):
+            if isinstance(event.part, Reasoning):
+                self._open[event.candidate, event.index] = _OpenReasoning(event.part)
+            else:
+                self._add_part(event.candidate, event.part)
+        elif isinstance(event, PartDelta | PartDeltas):
+            if (reasoning := self._open.get((event.candidate, event.index))) is not None:
+                reasoning.add(event)
+        elif isinstance(event, PartEnd) and (ended := self._open.pop((event.candidate, event.index), None)):
+            self._add_part(event.candidate, event.final or ended.part)
+
+    def _add_part(self, candidate: int, part: Part) -> None:
+        """Collect reasoning that a client may drop, and store it at the call that follows."""
+        if isinstance(part, Reasoning) and part.signature is not None and part.hidden is not None:
+            self._before_call.setdefault(candidate, []).append((0, part))
+            return
+        reasoning = self._before_call.pop(candidate, None)
+        if reasoning and isinstance(part, Text):
+            self._before_call[candidate] = [(texts + 1, dropped) for texts, dropped in reasoning]
+        elif reasoning and isinstance(part, ToolCall) and part.id and self._client_drops:
+            self._signatures.record_reasoning(self._owner, part.id, tuple(reasoning))
+
+    def _record(self, signature: Signature | None) -> None:
+        """Record a signature, unless it is an envelope, which names its issuer itself."""
+        if signature is not None and not is_envelope(signature.data):
+            self._signatures.record_signature(self._owner, signature.data, self._issuer)
+
+
+def may_have_signatures(body: bytes) -> bool:
+    """Return whether a response body may have signatures or encrypted reasoning, of any protocol."""
+    return b"ignature" in body or b"encrypted" in body or b"redacted_thinking" in body
+
+
+def _calls_without_reasoning(messages: Sequence[Message]) -> Iterable[tuple[int, int, str]]:
+    """Yield message index, part index and id of calls after neither reasoning nor a call; last ones first."""
+    for number, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        found: list[tuple[int, int, str]] = []
+        before: type | None = None
+        for index, part in enumerate(message.parts):
+            if type(part) is ToolCall and part.id and before is None:
+                found.append((number, index, part.id))
+            if type(part) in (Reasoning, ToolCall):
+                before = type(part)
+            elif before is ToolCall:
+                before = None
+        yield from reversed(found)
+
+
+def _decode_row(body: bytes | None) -> _DroppedParts:
+    """Decode stored reasoning; none if it is missing or of another version."""
+    try:
+        return () if body is None else _decode_reasoning(body)
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _digest(text: str) -> str:
+    """Return the id of a row for a signature, whose base64 clients may write in either alphabet, or for a call."""
+    normal = text.translate(_URL_SAFE).rstrip("=")
+    return hashlib.blake2b(normal.encode(errors="surrogatepass"), digest_size=16).hexdigest()
