@@ -5,6 +5,7 @@ conversations of every client protocol.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -50,18 +51,18 @@ class Exchanges(StoredConversations):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: dict[str, list[tuple[str, Request, Response]]] = defaultdict(list)
+        self.seen: dict[str, list[tuple[Request, Response]]] = defaultdict(list)
 
     def store(self, request: Request, response: Response, protocol: str) -> None:
         super().store(request, response, protocol)
         first = next(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
-        self.seen[first.partition(":")[0]].append((protocol, request, response))
+        self.seen[first.partition(":")[0]].append((request, response))
 
 
 @asynccontextmanager
-async def serve_account(name: str) -> AsyncIterator[tuple[str, Exchanges]]:
-    """Serve a simulator of all protocols in this event loop, as one account."""
-    listener, app = open_listener("127.0.0.1", 0), Simulator(account=name)
+async def serve_account(name: str, protocol: str) -> AsyncIterator[tuple[str, Exchanges]]:
+    """Serve a simulator in this event loop, as one account of its provider."""
+    listener, app = open_listener("127.0.0.1", 0), Simulator([protocol], account=name)
     app._conversations = exchanges = Exchanges()
     server = QuickServer(uvicorn.Config(app, log_level="critical", lifespan="off"))
     serving = asyncio.create_task(server._serve([listener]))
@@ -74,15 +75,15 @@ async def serve_account(name: str) -> AsyncIterator[tuple[str, Exchanges]]:
 
 @asynccontextmanager
 async def run_accounts(settings: str = "") -> AsyncIterator[tuple[RunningGateway, dict[str, Exchanges]]]:
-    """Run a gateway with two accounts at every provider."""
+    """Run a gateway with two accounts of every provider."""
     async with AsyncExitStack() as stack:
         config, accounts = settings, {}
-        for account in ("one", "two"):
-            url, accounts[account] = await stack.enter_async_context(serve_account(account))
-            for protocol in PROTOCOLS:
-                config += f'[providers.{account}-{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
-                # For an unknown server, the gateway assumes that it stores the conversation.
-                config += 'host = "openai"\n' if protocol == "openai-responses" else ""
+        for account, protocol in itertools.product(("one", "two"), PROTOCOLS):
+            name = f"{account}-{protocol}"
+            url, accounts[name] = await stack.enter_async_context(serve_account(name, protocol))
+            config += f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
+            # For an unknown server, the gateway assumes that it stores the conversation.
+            config += 'host = "openai"\n' if protocol == "openai-responses" else ""
         yield await stack.enter_async_context(run_gateway(config)), accounts
 
 
@@ -144,17 +145,16 @@ async def converse(gateway: RunningGateway, accounts: dict[str, Exchanges], clie
     """Hold a conversation that switches at random, and check what every provider received."""
     choose = random.Random(f"{client} {seed}")
     name, expected = f"{client}-{seed}", []
-    issued: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    issued: dict[tuple[str, str], set[str]] = defaultdict(set)
     body = first_request(client, f"{name}: {wish(0, two=False)}")
     asked = ["get_weather"]
     for turn in range(TURNS):
         protocol = client if choose.random() < 0.4 else choose.choice(list(PROTOCOLS))
-        account, model = choose.choice(list(accounts)), choose.choice(MODELS[protocol])
-        response = await send(gateway, client, body, f"{account}-{protocol}/{model}", stream=choose.random() < 0.5)
-        received_protocol, request, answer = accounts[account].seen[name][-1]
-        assert received_protocol == protocol
-        assert calls_and_results(request.messages) == expected, f"turn {turn} at {account}-{protocol}"
-        sent_back, issuer = set(signatures_in(request)), (account, protocol, model)
+        provider, model = f"{choose.choice(('one', 'two'))}-{protocol}", choose.choice(MODELS[protocol])
+        response = await send(gateway, client, body, f"{provider}/{model}", stream=choose.random() < 0.5)
+        request, answer = accounts[provider].seen[name][-1]
+        assert calls_and_results(request.messages) == expected, f"turn {turn} at {provider}"
+        sent_back, issuer = set(signatures_in(request)), (provider, model)
         assert issued[issuer] <= sent_back, f"turn {turn}: {issuer} misses signatures"
         others = set().union(*(data for key, data in issued.items() if key != issuer))
         assert not others & sent_back, f"turn {turn}: {issuer} gets signatures of others"

@@ -5,6 +5,7 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.gemini.errors import decode_error, encode_error
 from toolwire.protocols.gemini.parts.signatures import DUMMY_SIGNATURE
+from toolwire.protocols.gemini.repairs import repair_request
 from toolwire.protocols.gemini.request import TOKEN_COUNT_API, WIRE_NAMES, decode_request, encode_request
 from toolwire.protocols.gemini.response import decode_response, encode_model, encode_models, encode_response
 from toolwire.protocols.gemini.rules import check_request
@@ -45,6 +46,7 @@ CODEC = Codec(
     stream_decoder=stream_decoder,
     stream_encoder=stream_encoder,
     check_request=check_request,
+    repair_request=repair_request,
     token_count=TOKEN_COUNT_API,
     vendor_extras=shared_gemini_extras(FAMILY),
     envelope_field=EnvelopeField(
