@@ -32,6 +32,7 @@ from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
 from toolwire.gateway.state.conversations import ConversationState
+from toolwire.gateway.state.signatures import SignatureObserver
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
@@ -40,9 +41,13 @@ from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
 from toolwire.translation.compaction import SUMMARY_PROMPT, SummaryFailed, read_summary, summary_request
+from toolwire.translation.history import restore_envelopes, signatures_in
 from toolwire.translation.output_format import enforces_output_format
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
+
+_OWNER = "runtime"
+"""The owner of stored signatures that the runtime received."""
 
 
 class GatewayModel:
@@ -76,10 +81,12 @@ class GatewayModel:
             response = await try_backends(services, backends, request, attempt)
         except RequestRejected as rejection:
             raise ModelFailed(rejection.error) from None
+        signatures = runtime_request.signature_observer()
         async with contextlib.aclosing(response.events()) as events:
             async for event in events:
                 if type(event) is ResponseFailed:
                     raise ModelFailed(event.error)
+                signatures.observe([event])
                 yield event
 
     def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
@@ -131,10 +138,18 @@ class _RuntimeRequest:
         await self.prepare(backend)
         return await request_events(self._exchange)
 
+    def signature_observer(self) -> SignatureObserver:
+        """Return an observer of the signatures in the response, which go back only to their issuer."""
+        signatures, backend = self._services.conversation_state.signatures, self._exchange.upstream_request.backend
+        return SignatureObserver(signatures, _OWNER, backend.issuer, client_drops=False)
+
     async def prepare(self, backend: Backend) -> None:
         """Encode the request for a backend."""
         request, services, options = self._request, self._services, self._route_match.options
         codec = PROTOCOLS[backend.provider.protocol]
+        signatures = services.conversation_state.signatures
+        foreign = await signatures.find_foreign(_OWNER, signatures_in(request), backend.issuer)
+        request, missing = restore_envelopes(request, codec, None, foreign=foreign)
         facts = await look_up_backend(services, backend, options, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)
         if options.cache == "auto":
@@ -145,7 +160,8 @@ class _RuntimeRequest:
             dialect = prompting_dialect(request, backend, options, facts["model_info"], services.refused_tools)
             writer = codec if dialect is None else prompting_codec(codec, dialect)
             encoding = writer.encode_request(replace(upstream_request, model=backend.model), target)
-            losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
+            losses = missing.resolve(self._request, codec.wire_names)
+            losses += encoding.report.resolve(request, codec.wire_names) if encoding.report else []
             self._model.losses = losses
             raise_for_losses(losses, codec.name, strict=False)
         except LossyTranslationError as error:

@@ -12,22 +12,32 @@ import random
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+from msgspec import Raw
+from msgspec.structs import replace
 
 import toolwire as tw
 from tests.support.bodies.tool_cycles import TOOL_OUTPUT, decode_response_stream, next_request
-from tests.support.gateway.in_process import RunningGateway, run_async, run_gateway
+from tests.support.gateway.in_process import RunningGateway, run_async, run_gateway, with_memory_state
 from tests.support.servers.asgi import QuickServer
-from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Message, Reasoning, Signature, Text, ToolCall, ToolResult
+from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response
+from toolwire.canonical.response import Candidate, Response
+from toolwire.canonical.tools import FunctionTool, Sampling, Thinking
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.in_process import open_model
 from toolwire.gateway.providers.discovery import open_listener
+from toolwire.gateway.state.signatures import IssuedSignatures, SignatureObserver
+from toolwire.gateway.state.store import IN_MEMORY, SqliteStateStore, StoreLimits
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import signatures_in
 from toolwire.upstream.simulator.app import Simulator, StoredConversations
+from toolwire.upstream.simulator.script import Script, parse_script
 
 SEEDS = 100 if os.environ.get("TOOLWIRE_ALL_SEEDS") else 3
 TURNS = 12
@@ -60,9 +70,9 @@ class Exchanges(StoredConversations):
 
 
 @asynccontextmanager
-async def serve_account(name: str, protocol: str) -> AsyncIterator[tuple[str, Exchanges]]:
+async def serve_account(name: str, protocol: str, script: Script | None = None) -> AsyncIterator[tuple[str, Exchanges]]:
     """Serve a simulator in this event loop, as one account of its provider."""
-    listener, app = open_listener("127.0.0.1", 0), Simulator([protocol], account=name)
+    listener, app = open_listener("127.0.0.1", 0), Simulator([protocol], account=name, script=script)
     app._conversations = exchanges = Exchanges()
     server = QuickServer(uvicorn.Config(app, log_level="critical", lifespan="off"))
     serving = asyncio.create_task(server._serve([listener]))
@@ -144,7 +154,7 @@ def calls_and_results(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
 async def converse(gateway: RunningGateway, accounts: dict[str, Exchanges], client: str, seed: int) -> None:
     """Hold a conversation that switches at random, and check what every provider received."""
     choose = random.Random(f"{client} {seed}")
-    name, expected = f"{client}-{seed}", []
+    name, expected = f"{client}-{seed}", list[tuple[str, str]]()
     issued: dict[tuple[str, str], set[str]] = defaultdict(set)
     body = first_request(client, f"{name}: {wish(0, two=False)}")
     asked = ["get_weather"]
@@ -185,5 +195,230 @@ def test_conversation_switches_between_all_providers_accounts_and_models(client:
 
             failures = [one for one in await asyncio.gather(*map(run_seed, range(SEEDS))) if one]
             assert not failures, f"{len(failures)} of {SEEDS}:\n" + "\n".join(failures[:20])
+
+    run_async(work())
+
+
+# ---- one issuer
+
+
+async def call_and_continue(
+    gateway: RunningGateway, client: str, first: str, second: str, *, drop: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], str]:
+    """Get a call from one backend, and send its result to another; return the second request and its exchange.
+
+    `drop` has the types of blocks that the client does not send back.
+    """
+    body = first_request(client, f"test: {wish(0, two=False)}")
+    if drop:
+        body["thinking"]["display"] = "omitted"
+    response = await send(gateway, client, body, first, stream=True)
+    if drop:
+        response["content"] = [block for block in response["content"] if block["type"] not in drop]
+    following = next_request(body, response, client) | {"model": second, "stream": False}
+    answer = await gateway.post(PROTOCOLS[client].surface.endpoints[0].path, json.dumps(following).encode())
+    data = await answer.read(1_000_000)
+    assert answer.status == 200, data
+    return following, answer.headers["toolwire-exchange"]
+
+
+async def losses_of(gateway: RunningGateway, exchange: str) -> list[tuple[str, str]]:
+    _, data = await gateway.get(f"/toolwire/exchanges/{exchange}/losses")
+    return [(loss["kind"], loss["path"]) for loss in json.loads(data)["losses"]]
+
+
+def last_signatures(accounts: dict[str, Exchanges], provider: str) -> list[str]:
+    return signatures_in(accounts[provider].seen["test"][-1][0])
+
+
+OPUS, SONNET = MODELS["anthropic"]
+
+
+@pytest.mark.parametrize(
+    "second", [f"two-anthropic/{OPUS}", f"one-anthropic/{SONNET}"], ids=["another account", "another model"]
+)
+def test_signature_of_another_issuer_is_a_loss(second: str) -> None:
+    async def work() -> None:
+        async with run_accounts() as (gateway, accounts):
+            _, exchange = await call_and_continue(gateway, "anthropic", f"one-anthropic/{OPUS}", second)
+            assert last_signatures(accounts, second.partition("/")[0]) == []
+            assert await losses_of(gateway, exchange) == [("dropped", "/messages/1/content/0/signature")]
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    "second", [f"one-anthropic/{OPUS}", f"one-anthropic/{OPUS}-20260801"], ids=["same model", "a snapshot of it"]
+)
+def test_signature_returns_to_its_issuer(second: str) -> None:
+    async def work() -> None:
+        async with run_accounts() as (gateway, accounts):
+            _, exchange = await call_and_continue(gateway, "anthropic", f"one-anthropic/{OPUS}", second)
+            assert len(last_signatures(accounts, "one-anthropic")) == 1
+            assert await losses_of(gateway, exchange) == []
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("client", ["anthropic", "openai-responses"])
+def test_providers_of_one_account_get_the_same_signatures(client: str) -> None:
+    """Two addresses of one account, such as two regions whose signatures are compatible."""
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            url, exchanges = await stack.enter_async_context(serve_account("shared", "anthropic"))
+            config = "".join(
+                f'[providers.{name}]\nprotocol = "anthropic"\nbase_url = "{url}"\naccount = "shared"\n'
+                for name in ("east", "west")
+            )
+            gateway = await stack.enter_async_context(run_gateway(config))
+            await call_and_continue(gateway, client, f"east/{OPUS}", f"west/{OPUS}")
+            assert len(last_signatures({"west": exchanges}, "west")) == 1
+
+    run_async(work())
+
+
+def test_issuer_is_known_after_a_restart(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            config = f'[state]\npath = "{tmp_path / "state.db"}"\n'
+            for name in ("one", "two"):
+                url, exchanges = await stack.enter_async_context(serve_account(name, "anthropic"))
+                config += f'[providers.{name}]\nprotocol = "anthropic"\nbase_url = "{url}"\n'
+            body = first_request("anthropic", f"test: {wish(0, two=False)}")
+            async with run_gateway(config) as gateway:
+                response = await send(gateway, "anthropic", body, f"one/{OPUS}", stream=False)
+            async with run_gateway(config) as gateway:
+                following = next_request(body, response, "anthropic")
+                await send(gateway, "anthropic", following, f"two/{OPUS}", stream=False)
+            assert last_signatures({"two": exchanges}, "two") == []
+
+    run_async(work())
+
+
+def test_signature_of_unknown_origin_is_passed_on() -> None:
+    """The conversation began without the gateway."""
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            url, exchanges = await stack.enter_async_context(serve_account("", "anthropic"))
+            config = f'[providers.{{}}]\nprotocol = "anthropic"\nbase_url = "{url}"\n'
+            body = first_request("anthropic", f"test: {wish(0, two=False)}")
+            async with run_gateway(config.format("elsewhere")) as gateway:
+                response = await send(gateway, "anthropic", body, f"elsewhere/{OPUS}", stream=False)
+            async with run_gateway(config.format("here")) as gateway:
+                following = next_request(body, response, "anthropic")
+                await send(gateway, "anthropic", following, f"here/{OPUS}", stream=False)
+            assert len(last_signatures({"here": exchanges}, "here")) == 1
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(("key", "expected"), [("first-client-key", (200, False)), ("other-client-key", (400, True))])
+def test_issuers_are_known_for_each_client_key(key: str, expected: tuple[int, bool]) -> None:
+    """What one client received says nothing about the requests of another."""
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            config = '[server]\nkeys = ["first-client-key", "other-client-key"]\n'
+            for name in ("one", "two"):
+                url, exchanges = await stack.enter_async_context(serve_account(name, "anthropic"))
+                config += f'[providers.{name}]\nprotocol = "anthropic"\nbase_url = "{url}"\n'
+            gateway = await stack.enter_async_context(run_gateway(config))
+            body = first_request("anthropic", f"test: {wish(0, two=False)}") | {"model": f"one/{OPUS}"}
+            answer = await gateway.post("/v1/messages", json.dumps(body).encode(), x_api_key="first-client-key")
+            response = json.loads(await answer.read(1_000_000))
+            following = next_request(body, response, "anthropic") | {"model": f"two/{OPUS}"}
+            answer = await gateway.post("/v1/messages", json.dumps(following).encode(), x_api_key=key)
+            data = await answer.read(1_000_000)
+            assert (answer.status, b"Invalid `signature`" in data) == expected
+            assert len(exchanges.seen["test"]) == (answer.status == 200)
+
+    run_async(work())
+
+
+# ---- clients that drop reasoning without text
+
+
+@pytest.mark.parametrize(
+    "backend", [f"one-anthropic/{OPUS}", "one-openai-responses/gpt-5.5"], ids=["own protocol", "another protocol"]
+)
+def test_dropped_reasoning_is_put_back_before_its_call(backend: str) -> None:
+    async def work() -> None:
+        async with run_accounts() as (gateway, accounts):
+            following, _ = await call_and_continue(gateway, "anthropic", backend, backend, drop=("thinking",))
+            assert [block["type"] for block in following["messages"][1]["content"]] == ["tool_use"]
+            provider = backend.partition("/")[0]
+            (_, produced), (request, _) = accounts[provider].seen["test"]
+            parts = [part for message in request.messages for part in message.parts if message.role == "assistant"]
+            assert [type(part) for part in parts] == [Reasoning, ToolCall]
+            assert signatures_in(request) == signatures_in(Request(origin="", messages=produced.candidates[0].messages))
+
+    run_async(work())
+
+
+def test_reasoning_is_put_back_before_the_text_that_it_preceded() -> None:
+    signature = Signature(issuer="anthropic", data="EqQB", kind="signature")
+    hidden = Reasoning(hidden="omitted", signature=signature)
+    call = ToolCall(id="toolu_1", name="look", arguments="{}")
+    parts = (hidden, Text(text="Let me look."), call, replace(call, id="toolu_2"))
+    issued = IssuedSignatures(SqliteStateStore(IN_MEMORY, StoreLimits(ttl=1000, rows=1000, bytes=1_000_000)))
+    observer = SignatureObserver(issued, "owner", "issuer", client_drops=True)
+    message = Message(role="assistant", parts=parts)
+    observer.observe_response(Response(origin="anthropic", candidates=(Candidate(index=0, messages=(message,)),)))
+
+    async def work() -> None:
+        sent = Request(origin="anthropic", messages=(replace(message, parts=parts[1:]),))
+        wire_names = PROTOCOLS["anthropic"].wire_names
+        restored = await issued.restore_reasoning("owner", sent, wire_names)
+        assert [replace(part, at=None) for part in restored.messages[0].parts] == list(parts)
+        assert await issued.restore_reasoning("owner", restored, wire_names) is restored
+        assert await issued.restore_reasoning("another owner", sent, wire_names) is sent
+
+    run_async(work())
+
+
+# ---- agents
+
+BUSY_AFTER_A_CALL = b"""
+[[turns]]
+after = 1
+repeat = 0
+error = {kind = "overloaded", message = "Later."}
+"""
+
+
+def test_agent_fails_over_between_accounts() -> None:
+    """The second account gets the turns of the first one without their signatures."""
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            script = parse_script(BUSY_AFTER_A_CALL, "script")
+            url, _ = await stack.enter_async_context(serve_account("one", "anthropic", script))
+            config = f'[limits]\nretries = 0\n[providers.one]\nprotocol = "anthropic"\nbase_url = "{url}"\n'
+            url, exchanges = await stack.enter_async_context(serve_account("two", "anthropic"))
+            config += f'[providers.two]\nprotocol = "anthropic"\nbase_url = "{url}"\n'
+            config += f'[[routes]]\nproviders = ["one", "two"]\nmodel = "{OPUS}"\n'
+            parsed = with_memory_state(parse_config(config, {}))
+            model = await open_model("m", parsed, {"HOME": "/nonexistent"})
+            stack.push_async_callback(model.close)
+            look = FunctionTool(name="get_weather", parameters=Raw(json.dumps(PARAMETERS).encode()))
+            question = Message(role="user", parts=(Text(text=f"test: {wish(0, two=False)}"),))
+            request = Request(
+                origin="",
+                messages=(question,),
+                tools=(look,),
+                thinking=Thinking(enabled=True),
+                sampling=Sampling(max_tokens=4000),
+            )
+            turn = fold([event async for event in model.stream(request)]).candidates[0].messages
+            assert len(signatures_in(replace(request, messages=turn))) == 1
+            (call,) = [part for message in turn for part in message.parts if isinstance(part, ToolCall)]
+            result = ToolResult(call_id=call.id, content=(Text(text=TOOL_OUTPUT),))
+            following = replace(request, messages=(question, *turn, Message(role="user", parts=(result,))))
+            answer = fold([event async for event in model.stream(following)])
+            assert TOOL_OUTPUT in str(answer.candidates[0].messages[-1].parts[-1])
+            assert last_signatures({"two": exchanges}, "two") == []
+            assert [loss.kind for loss in model.losses if loss.path.endswith("/signature")] == ["dropped"]
 
     run_async(work())
