@@ -237,6 +237,20 @@ def test_restored_parts_keep_their_source_positions() -> None:
 # ---- same protocol
 
 
+@pytest.mark.parametrize("data", ["EqQC", ENVELOPE], ids=["signature", "envelope"])
+def test_host_that_signs_nothing_keeps_the_text_of_reasoning(data: str) -> None:
+    shown = reasoning(data, content=(ReasoningText(kind="full", text="Hm."),))
+    given = request(shown, reasoning(data))
+    restored, report = restore_envelopes(
+        given, READER, ENVELOPE_KEY, same_protocol=True, foreign={"EqQC"}, accepts_unsigned=True
+    )
+    assert [message.parts[1:] for message in restored.messages[1:]] == [
+        (replace(reasoning(""), content=shown.content, at="/content/1"),),
+        (),
+    ]
+    assert len(report.resolve(given, READER.wire_names)) == 2
+
+
 def test_same_protocol_removes_only_envelopes() -> None:
     given = request(NATIVE, reasoning(ENVELOPE), NATIVE)
     restored, lost = restore(given, same_protocol=True)

@@ -212,11 +212,13 @@ def restore_envelopes(
     *,
     same_protocol: bool = False,
     foreign: Container[str] = (),
+    accepts_unsigned: bool = False,
 ) -> tuple[Request, LossReport]:
     """Open the envelopes that the client echoed, and put their contents back into the request.
 
-    `foreign` has the data of signatures of other issuers, which are removed. Returns the new request, and the losses of
-    signatures that are not sent, located in the original request.
+    `foreign` has the data of signatures of other issuers, which are removed. A target of the same protocol that
+    `accepts_unsigned` reasoning keeps its text. Returns the new request, and the losses of signatures that are not
+    sent, located in the original request.
     """
     report = LossReport()
     signatures = {
@@ -227,7 +229,9 @@ def restore_envelopes(
     }
     if not any(is_envelope(signature.data) or signature.data in foreign for signature in signatures.values()):
         return request, report
-    contents = _EnvelopeContents(request, reader, report, same_protocol=same_protocol)
+    contents = _EnvelopeContents(
+        request, reader, report, same_protocol=same_protocol, accepts_unsigned=accepts_unsigned
+    )
     contents.open(signatures, envelope_key, foreign)
     return contents.restored_request(reader.wire_names), report
 
@@ -235,10 +239,13 @@ def restore_envelopes(
 class _EnvelopeContents:
     """The contents of a request's envelopes, and the changes that restore them."""
 
-    def __init__(self, request: Request, reader: Codec, report: LossReport, *, same_protocol: bool) -> None:
+    def __init__(
+        self, request: Request, reader: Codec, report: LossReport, *, same_protocol: bool, accepts_unsigned: bool
+    ) -> None:
         self._request = request
         self._report = report
         self._same_protocol = same_protocol
+        self._accepts_unsigned = accepts_unsigned
         self._envelope_field = reader.envelope_field
         self._payloads: dict[_Location, EnvelopePayload | None] = {}
         self._unsigned: set[_Location] = set()
@@ -402,7 +409,9 @@ class _EnvelopeContents:
         if location in self._signatures and isinstance(part, Text | ToolCall):
             return [replace(part, signature=self._signatures[location])]
         if location in self._unsigned and isinstance(part, Reasoning | Text | ToolCall | Media | ToolResult):
-            if (self._same_protocol and isinstance(part, Reasoning)) or (isinstance(part, Text) and not part.text):
+            if isinstance(part, Reasoning):
+                return self._without_signature(part)
+            if isinstance(part, Text) and not part.text:
                 return []
             return [replace(part, signature=self._placeholder_signature(part, location))]
         return [part]
@@ -410,12 +419,22 @@ class _EnvelopeContents:
     def _restore_reasoning(self, location: _Location, part: Reasoning) -> list[Part]:
         """Return the parts sealed in the envelope of a reasoning part.
 
-        With an invalid envelope, that is the reasoning without signature, or nothing if its own vendor would reject it.
+        With an invalid envelope, that is the reasoning without signature.
         """
         if self._payloads[location] is None:
-            return [] if self._same_protocol else [replace(part, signature=None)]
+            return self._without_signature(part)
         sealed = self._sealed_parts(location, part)
         return _with_client_extras(sealed, part, _source_path(location), self._report)
+
+    def _without_signature(self, part: Reasoning) -> list[Part]:
+        """Return the reasoning without its signature, or nothing if its own vendor would reject that."""
+        if not self._same_protocol:
+            return [replace(part, signature=None)]
+        if not self._accepts_unsigned or not part.content or part.signature is None:
+            return []
+        # Hosts that sign nothing may still require the member.
+        is_member = part.signature.kind == "signature"
+        return [replace(part, signature=replace(part.signature, data="") if is_member else None)]
 
     def _sealed_parts(self, location: _Location, envelope_part: Part) -> list[Part]:
         """Return the parts of an opened envelope, at the source position of the part that held it."""

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import uvicorn
@@ -29,6 +29,7 @@ from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response
 from toolwire.canonical.tools import FunctionTool, Sampling, Thinking
+from toolwire.codec.hosts.registry import host_profiles
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.in_process import open_model
 from toolwire.gateway.providers.discovery import open_listener
@@ -70,9 +71,13 @@ class Exchanges(StoredConversations):
 
 
 @asynccontextmanager
-async def serve_account(name: str, protocol: str, script: Script | None = None) -> AsyncIterator[tuple[str, Exchanges]]:
-    """Serve a simulator in this event loop, as one account of its provider."""
-    listener, app = open_listener("127.0.0.1", 0), Simulator([protocol], account=name, script=script)
+async def serve_account(
+    name: str, protocol: str, script: Script | None = None, host: str = ""
+) -> AsyncIterator[tuple[str, Exchanges]]:
+    """Serve a simulator in this event loop, as one account of its provider, or of another host of the protocol."""
+    profiles = [host_profiles(host)[protocol]] if host else []
+    listener = open_listener("127.0.0.1", 0)
+    app = Simulator([protocol], account=name, script=script, profiles=profiles)
     app._conversations = exchanges = Exchanges()
     server = QuickServer(uvicorn.Config(app, log_level="critical", lifespan="off"))
     serving = asyncio.create_task(server._serve([listener]))
@@ -151,20 +156,32 @@ def calls_and_results(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
     return found
 
 
-async def converse(gateway: RunningGateway, accounts: dict[str, Exchanges], client: str, seed: int) -> None:
+class Provider(NamedTuple):
+    """A provider that a conversation may use, and its models."""
+
+    name: str
+    protocol: str
+    models: tuple[str, ...]
+    is_model_bound: bool = True
+
+
+async def converse(
+    gateway: RunningGateway, accounts: dict[str, Exchanges], client: str, seed: int, providers: list[Provider]
+) -> None:
     """Hold a conversation that switches at random, and check what every provider received."""
     choose = random.Random(f"{client} {seed}")
     name, expected = f"{client}-{seed}", list[tuple[str, str]]()
     issued: dict[tuple[str, str], set[str]] = defaultdict(set)
     body = first_request(client, f"{name}: {wish(0, two=False)}")
     asked = ["get_weather"]
+    own = [provider for provider in providers if provider.protocol == client]
     for turn in range(TURNS):
-        protocol = client if choose.random() < 0.4 else choose.choice(list(PROTOCOLS))
-        provider, model = f"{choose.choice(('one', 'two'))}-{protocol}", choose.choice(MODELS[protocol])
-        response = await send(gateway, client, body, f"{provider}/{model}", stream=choose.random() < 0.5)
-        request, answer = accounts[provider].seen[name][-1]
-        assert calls_and_results(request.messages) == expected, f"turn {turn} at {provider}"
-        sent_back, issuer = set(signatures_in(request)), (provider, model)
+        provider = choose.choice(own if own and choose.random() < 0.4 else providers)
+        model = choose.choice(provider.models)
+        response = await send(gateway, client, body, f"{provider.name}/{model}", stream=choose.random() < 0.5)
+        request, answer = accounts[provider.name].seen[name][-1]
+        assert calls_and_results(request.messages) == expected, f"turn {turn} at {provider.name}"
+        sent_back, issuer = set(signatures_in(request)), (provider.name, model if provider.is_model_bound else "")
         assert issued[issuer] <= sent_back, f"turn {turn}: {issuer} misses signatures"
         others = set().union(*(data for key, data in issued.items() if key != issuer))
         assert not others & sent_back, f"turn {turn}: {issuer} gets signatures of others"
@@ -179,22 +196,60 @@ async def converse(gateway: RunningGateway, accounts: dict[str, Exchanges], clie
         body = continue_with(body, response, client, wish(turn, two=two))
 
 
+async def run_seeds(
+    gateway: RunningGateway, accounts: dict[str, Exchanges], client: str, providers: list[Provider]
+) -> None:
+    """Hold a conversation for each seed, and report those that fail."""
+    slots = asyncio.Semaphore(8)
+
+    async def run_seed(seed: int) -> str:
+        async with slots:
+            try:
+                await converse(gateway, accounts, client, seed, providers)
+            except Exception as error:  # noqa: BLE001 - all seeds are reported together
+                return f"seed {seed}: {type(error).__name__}: {str(error)[:600]}"
+        return ""
+
+    failures = [one for one in await asyncio.gather(*map(run_seed, range(SEEDS))) if one]
+    assert not failures, f"{len(failures)} of {SEEDS}:\n" + "\n".join(failures[:20])
+
+
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_conversation_switches_between_all_providers_accounts_and_models(client: str) -> None:
     async def work() -> None:
         async with run_accounts() as (gateway, accounts):
-            slots = asyncio.Semaphore(8)
+            providers = [Provider(name, name.partition("-")[2], MODELS[name.partition("-")[2]]) for name in accounts]
+            await run_seeds(gateway, accounts, client, providers)
 
-            async def run_seed(seed: int) -> str:
-                async with slots:
-                    try:
-                        await converse(gateway, accounts, client, seed)
-                    except Exception as error:  # noqa: BLE001 - all seeds are reported together
-                        return f"seed {seed}: {type(error).__name__}: {str(error)[:600]}"
-                return ""
+    run_async(work())
 
-            failures = [one for one in await asyncio.gather(*map(run_seed, range(SEEDS))) if one]
-            assert not failures, f"{len(failures)} of {SEEDS}:\n" + "\n".join(failures[:20])
+
+HOSTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "anthropic": {
+        "bedrock": ("anthropic.claude-opus-4-7", "anthropic.claude-sonnet-5"),
+        "deepseek": ("deepseek-flash", "deepseek-v4-pro"),
+        "moonshot": ("kimi-k3", "kimi-k2.7"),
+    },
+    "openai-responses": {"azure": MODELS["openai-responses"]},
+}
+
+
+@pytest.mark.parametrize("client", ["anthropic", "openai-responses", "openai-chat"])
+def test_conversation_switches_between_hosts_of_one_protocol(client: str) -> None:
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            config, accounts, providers = "", dict[str, Exchanges](), list[Provider]()
+            for protocol, hosts in HOSTS.items():
+                for host, models in ({"": MODELS[protocol]} | hosts).items():
+                    name = f"{host or 'vendor'}-{protocol}"
+                    url, accounts[name] = await stack.enter_async_context(serve_account(name, protocol, host=host))
+                    is_bound = host not in ("deepseek", "moonshot")
+                    providers.append(Provider(name, protocol, models, is_bound))
+                    config += f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
+                    config += f'host = "{host or "openai"}"\n' if host or protocol == "openai-responses" else ""
+                    config += 'region = "us-east-1"\n' if host == "bedrock" else ""
+            gateway = await stack.enter_async_context(run_gateway(config))
+            await run_seeds(gateway, accounts, client, providers)
 
     run_async(work())
 

@@ -57,7 +57,7 @@ REASONING_CONTENT = ReasoningFacts(fields=("reasoning_content",), replay_field="
 """Reasoning in DeepSeek's field, which may be sent back."""
 
 LEADING_SYSTEM = MessageFacts(late_system=False)
-UNSIGNED = ReasoningFacts(signatures=False)
+UNSIGNED = ReasoningFacts(signatures=False, signature_scope="account")
 """Messages and reasoning of the Messages and Responses forms that hosts offer beside Chat."""
 
 NEWEST_MODELS = unverified("a value of OpenAI's newest models")

@@ -36,14 +36,13 @@ _DESCRIPTIONS: dict[str, Callable[[str], ModelInfo]] = {
     "openrouter": known_model,
 }
 
-_VENDOR = re.compile(r"(?:.*[/~]|(?:[a-z]+\.)?anthropic\.)")
 _SNAPSHOT = re.compile(r"(?:[-@](?:20\d\d-?[01]\d-?[0-3]\d|latest|preview(?:-\d\d-(?:\d\d|20\d\d))?)|-v\d+(?::\d+)?)$")
 
 
 @lru_cache(maxsize=1024)
 def base_model_name(name: str) -> str:
     """Return a model's name in lower case, without vendor, platform, date and `latest` or `preview`."""
-    base = _VENDOR.sub("", name.lower(), count=1)
+    base = name.lower().rpartition("/")[2].lstrip("~").rpartition("anthropic.")[2]
     while (shorter := _SNAPSHOT.sub("", base)) not in (base, ""):
         base = shorter
     return base

@@ -225,6 +225,7 @@ def _restore_state(draft: Draft) -> None:
             draft.envelope_key,
             same_protocol=request.origin == draft.upstream.name,
             foreign=draft.foreign,
+            accepts_unsigned=not draft.target.host.reasoning.signatures,
         )
         draft.losses = draft.losses + missing.resolve(request, draft.client.wire_names)
     if exchange.pending_response is not None:
