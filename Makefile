@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test-laws: $(READY) ## run the property tests on every recording and target (nee
 
 test-faults: $(READY) ## run every fault of a backend with all pairs of upstream protocols, streamed and not
 	TOOLWIRE_ALL_FAULTS=1 $(BIN)/pytest -n auto tests/gateway/exchange/test_faults.py
+
+test-switching: $(READY) ## hold 100 conversations of every client protocol that switch between providers, accounts and models
+	TOOLWIRE_ALL_SEEDS=1 $(BIN)/pytest -n auto tests/gateway/exchange/test_signatures.py
 
 test-agents: $(READY) ## run real agents through the gateway on every upstream (needs npm; 20 minutes)
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)

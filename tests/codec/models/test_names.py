@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolwire.codec.models.info import UNKNOWN_MODEL
-from toolwire.codec.models.names import known_model, named_model
+from toolwire.codec.models.names import base_model_name, known_model, named_model
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,29 @@ def test_name_of_another_vendor_is_an_alias() -> None:
     assert named_model("anthropic", "gpt-4o") is UNKNOWN_MODEL
     assert named_model("ollama", "gpt-4o") is UNKNOWN_MODEL
     assert named_model("openrouter", "openai/gpt-4o").output == 16_384
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("claude-opus-4-5", "claude-opus-4-5"),
+        ("claude-opus-4-5-20251101", "claude-opus-4-5"),
+        ("claude-opus-4-5@20251101", "claude-opus-4-5"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
+        ("anthropic/Claude-Opus-4.5", "claude-opus-4.5"),
+        ("gpt-5.4-mini-2026-01-02", "gpt-5.4-mini"),
+        ("models/gemini-3-pro-preview", "gemini-3-pro"),
+        ("gemini-2.5-flash-preview-05-20", "gemini-2.5-flash"),
+        ("qwen3:latest", "qwen3:latest"),
+        ("-latest", "-latest"),
+        ("", ""),
+    ],
+)
+def test_base_name_has_no_vendor_and_no_snapshot(name: str, base: str) -> None:
+    assert base_model_name(name) == base
+
+
+@pytest.mark.parametrize("piece", ["a", "-latest", "anthropic.", "/", "-v1", "-v1:1", "@20251101"])
+def test_base_name_of_a_long_name_takes_linear_work(piece: str) -> None:
+    for size in (100_000, 100_001):  # quadratic work would take minutes
+        base_model_name("x" + piece * (size // len(piece)))

@@ -96,6 +96,33 @@ def test_foreign_signature_is_rejected(base_url: str, protocol: str) -> None:
         talk.send_results(calls, ["18"])
 
 
+@pytest.mark.parametrize("account", ["", "second"])
+@pytest.mark.parametrize("protocol", CHANGED)
+def test_signature_of_another_account_is_rejected(base_url: str, protocol: str, account: str) -> None:
+    talk, calls = call_tool(protocol, base_url)
+    with serve_app(Simulator([protocol], account=account)) as other_url:
+        other, _ = call_tool(protocol, other_url)
+        other.history = talk.history
+        if not account:  # another server of the same account
+            assert "18" in other.send_results(calls, ["18"]).text
+            return
+        with pytest.raises(talk.rejection, match=re.escape(CHANGED[protocol][1])):
+            other.send_results(calls, ["18"])
+
+
+@pytest.mark.parametrize("protocol", CHANGED)
+def test_signature_of_another_model_is_rejected(base_url: str, protocol: str) -> None:
+    talk, calls = call_tool(protocol, base_url)
+    kind, model = SDK_CLIENTS[protocol]
+    vendor, slash, _ = model.rpartition("/")
+    names = {"anthropic": "claude-sonnet-5", "openai-responses": "gpt-5.4", "openrouter": "claude-sonnet-5"}
+    other = kind(base_url, f"{vendor}{slash}{names.get(protocol, 'gemini-3.8-flash')}", thinking=True)
+    other.send_text(WISH)
+    other.history = talk.history
+    with pytest.raises(talk.rejection, match=re.escape(CHANGED[protocol][1])):
+        other.send_results(calls, ["18"])
+
+
 def test_edited_thinking_is_rejected(base_url: str) -> None:
     talk, calls = call_tool("anthropic", base_url)
     talk.history = map_objects(talk.history, replace_field("thinking", "I never thought that."))

@@ -38,11 +38,13 @@ _DESCRIPTIONS: dict[str, Callable[[str], ModelInfo]] = {
 
 _SNAPSHOT = re.compile(r"(?:[-@](?:20\d\d-?[01]\d-?[0-3]\d|latest|preview(?:-\d\d-(?:\d\d|20\d\d))?)|-v\d+(?::\d+)?)$")
 
+_MAX_SUFFIXES = 3
+
 
 @lru_cache(maxsize=1024)
 def base_model_name(name: str) -> str:
     """Return a model's name in lower case, without vendor, platform, date and `latest` or `preview`."""
     base = name.lower().rpartition("/")[2].lstrip("~").rpartition("anthropic.")[2]
-    while (shorter := _SNAPSHOT.sub("", base)) not in (base, ""):
-        base = shorter
+    for _ in range(_MAX_SUFFIXES):
+        base = _SNAPSHOT.sub("", base) or base
     return base
