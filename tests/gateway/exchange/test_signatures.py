@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 import toolwire as tw
 from tests.support.bodies.tool_cycles import TOOL_OUTPUT, decode_response_stream, next_request
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.in_process import RunningGateway, run_async, run_gateway, with_memory_state
 from tests.support.servers.asgi import QuickServer
 from toolwire.canonical.content import Message, Reasoning, Signature, Text, ToolCall, ToolResult
@@ -79,7 +80,9 @@ async def serve_account(
     listener = open_listener("127.0.0.1", 0)
     app = Simulator([protocol], account=name, script=script, profiles=profiles)
     app._conversations = exchanges = Exchanges()
-    server = QuickServer(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    # The default is to close connections that were idle for five seconds, just when the gateway may send on one.
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=int(DEADLINE))
+    server = QuickServer(config)
     serving = asyncio.create_task(server._serve([listener]))
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", exchanges
