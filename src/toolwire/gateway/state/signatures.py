@@ -59,13 +59,17 @@ class IssuedSignatures:
 
     async def find_foreign(self, owner: str, signatures: Sequence[str], issuer: str) -> frozenset[str]:
         """Return those of these signatures that are known to be from another issuer."""
-        issuers = {data: self._issuers.get((owner, data)) for data in signatures if not is_envelope(data)}
-        if unknown := [data for data, known in issuers.items() if known is None]:
+        known = self._issuers.get
+        others = [data for data in signatures if known((owner, data)) != issuer]
+        if not others:  # as in most conversations
+            return frozenset()
+        issuers = {data: known((owner, data)) for data in others if not is_envelope(data)}
+        if unknown := [data for data, found in issuers.items() if found is None]:
             rows = await self._find_rows(owner, SIGNATURE_KIND, [_digest(data) for data in unknown])
             for data in unknown:
-                issuers[data] = found = rows.get(_digest(data), b"").decode()
-                self._issuers.put((owner, data), found, _ENTRY_BYTES + len(data))
-        return frozenset([data for data, known in issuers.items() if known not in ("", issuer)])
+                issuers[data] = stored = rows.get(_digest(data), b"").decode()
+                self._issuers.put((owner, data), stored, _ENTRY_BYTES + len(data))
+        return frozenset([data for data, found in issuers.items() if found not in ("", issuer)])
 
     async def restore_reasoning(self, owner: str, request: Request, wire_names: WireNames) -> Request:
         """Return the request with reasoning that its client dropped back before the calls that it led to."""
