@@ -4,36 +4,25 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
-from toolwire.gateway.providers.models import installed_models
 from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
 from toolwire.journal.runs import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL
-from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.models.catalog import fetch_entry
-from toolwire.upstream.models.listings import read_entry
+from toolwire.upstream.models.listings import read_entry, read_list
+from toolwire.upstream.models.model_lists import list_request
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 _LIMIT_MODEL_LIST = 16 * 1024 * 1024
-_MODEL_LIST_PATHS = {
-    "anthropic": "/v1/models",
-    "openai-chat": "/v1/models",
-    "openai-responses": "/v1/models",
-    "gemini": "/v1beta/models",
-    "gemini-interactions": "/v1beta/models",
-    "ollama": "/api/tags",
-    "openrouter": "/api/v1/models",
-}
 # Their model lists are public, so a successful response does not prove the key.
 _PUBLIC_MODEL_LISTS = ("openrouter", "ollama")
 
@@ -159,11 +148,8 @@ def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
     """Return providers in groups with one server, one key and one list of models, which are checked once."""
     groups: dict[object, list[Provider]] = {}
     for provider in providers:
-        headers = tuple(sorted(provider.request_headers(PROTOCOLS[provider.protocol].surface).items()))
-        query = tuple(sorted(provider.query.items()))
-        groups.setdefault((provider.base_url, _MODEL_LIST_PATHS[provider.protocol], headers, query), []).append(
-            provider
-        )
+        key = provider.name if provider.address is not None else list_request(provider)
+        groups.setdefault(key, []).append(provider)
     return list(groups.values())
 
 
@@ -187,11 +173,9 @@ async def _check_provider(group: list[Provider], variable: str | None, transport
     name, location = ", ".join(one.name for one in group), f"{provider.base_url}, {key}"
     if provider.address is not None:
         return Finding(name, f"{location}: not checked, as {provider.profile(None).title} has no list of models here")
-    address = replace(provider, path=None).request_target(_MODEL_LIST_PATHS[provider.protocol])
-    headers = provider.request_headers(PROTOCOLS[provider.protocol].surface)
-    head = request_head(provider.origin, address, headers.items(), "GET")
+    origin, head = list_request(provider)
     try:
-        response = await transport.send(provider.origin, head, None, read_timeout=timeout, connect_timeout=timeout)
+        response = await transport.send(origin, head, None, read_timeout=timeout, connect_timeout=timeout)
         status, listing = response.status, await response.read(_LIMIT_MODEL_LIST)
     except TransportError as error:
         return Finding(name, f"{location}: {error}", "check base_url and your network connection")
@@ -212,7 +196,7 @@ async def _check_provider(group: list[Provider], variable: str | None, transport
 
 async def _describe_ollama(provider: Provider, listing: bytes, transport: Transport, timeout: float) -> str:
     """Return what the default model of an Ollama server supports, and how its context size is chosen."""
-    model = provider.default_model or next(iter(installed_models(listing)), None)
+    model = provider.default_model or next(iter(read_list("ollama", listing) or ()), None)
     if model is None:
         return ", no models installed"
     data = await fetch_entry(transport, provider, model, timeout)

@@ -5,6 +5,8 @@ import pytest
 from toolwire.gateway.config import Config, ConfigError, build_providers, parse_config
 from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.providers.models import list_models
+from toolwire.upstream.models.catalog import ModelCatalog
+from toolwire.upstream.transport import Transport
 
 PROVIDERS = "".join(
     f'[providers.{name}]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:{port}"\n'
@@ -68,4 +70,5 @@ def test_invalid_aliases_are_errors(text: str, message: str) -> None:
 
 def test_aliases_are_listed_unless_nothing_serves_them() -> None:
     config = parse('[aliases]\nfast = "a/small"\nlost = "nobody/x"\n')
-    assert [(card.id, card.owner) for card in list_models(router(config))] == [("fast", "a")]
+    models = list_models(router(config), ModelCatalog(Transport()))
+    assert [(model.id, model.provider, model.model) for model in models] == [("fast", "a", "small")]

@@ -2,12 +2,16 @@
 
 import pytest
 
+from toolwire.codec.models.info import UNKNOWN_MODEL
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNotSpecified, RouteNotFound, to_api_error
 from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.providers.discovery import discover_providers, simulated_providers
 from toolwire.gateway.providers.models import list_models
+from toolwire.upstream.models.catalog import ModelCatalog
+from toolwire.upstream.models.model_lists import ProviderModels
 from toolwire.upstream.provider import Provider
+from toolwire.upstream.transport import Transport
 
 
 def provider(name: str, url: str = "http://127.0.0.1:1", **more: object) -> Provider:
@@ -19,6 +23,11 @@ A, B = provider("a"), provider("b", "http://127.0.0.1:2", models=("b-*",), defau
 
 def routed(router: Router, model: str | None) -> list[tuple[str, str | None]]:
     return [(backend.provider.name, backend.model) for backend in router.route(model).backends]
+
+
+def listed(router: Router, **models: tuple[str, ...]) -> list[str]:
+    lists = {name: ProviderModels(models=dict.fromkeys(names, UNKNOWN_MODEL)) for name, names in models.items()}
+    return [model.id for model in list_models(router, ModelCatalog(Transport()), lists)]
 
 
 def test_first_matching_route_wins() -> None:
@@ -71,6 +80,53 @@ def test_request_without_a_model_is_a_client_error() -> None:
 def test_unknown_catch_all_is_refused_at_startup() -> None:
     with pytest.raises(RouteNotFound, match="'nobody/x'"):
         Router({"a": A}, catch_all="nobody/x")
+    with pytest.raises(RouteNotFound, match="unknown provider 'foo' in model 'foo/bar'"):
+        Router(simulated_providers("http://127.0.0.1:9"), catch_all="foo/bar")
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        Router({"openai": provider("openai", default_model="x")}),
+        Router({"openai": A}, catch_all="openai/x"),
+        Router(simulated_providers("http://127.0.0.1:9")),
+    ],
+    ids=["default_model", "--model", "simulator"],
+)
+def test_misspelled_provider_is_never_answered_by_a_default(router: Router) -> None:
+    with pytest.raises(RouteNotFound) as caught:
+        router.route("opnai/gpt-5")
+    assert str(caught.value).startswith("unknown provider 'opnai' in model 'opnai/gpt-5' (did you mean \"openai\"")
+    assert to_api_error(caught.value).status == 404
+    assert router.route("opnai-gpt-5").is_default
+
+
+def test_error_suggests_names_that_the_providers_listed() -> None:
+    router = Router({"a": A, "b": B}, (RouteSection(match="fast", provider="a"),))
+    router.listed_names = lambda provider: ("gpt-5", "gpt-4.1") if provider is A else ("b-big", "b-small")
+    for typo, meant in (("gtp-5", "a/gpt-5"), ("b_smal", "b-small"), ("fsat", "fast")):
+        with pytest.raises(RouteNotFound, match=f'did you mean "{meant}"'):
+            router.route(typo)
+    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use a/MODEL"):
+        router.route("a/")
+
+
+def test_listed_names_are_those_that_lead_to_the_model() -> None:
+    router = Router({"a": A, "b": B})
+    assert listed(router, a=("m", "b-2"), b=("b-2", "other")) == [
+        "a/m",
+        "a/b-2",
+        "b/b-1",
+        "b-1",
+        "b/b-2",
+        "b-2",
+        "b/other",
+    ]
+    everything = Router({"a": A, "b": B}, (RouteSection(match="b-*", provider="b"), RouteSection(provider="a")))
+    # The route gets every other name, with the prefix in it.
+    assert listed(everything, a=("m",), b=("b-2",)) == ["m", "b-1", "b-2"]
+    fixed = Router({"a": A}, (RouteSection(provider="a", model="m"),))
+    assert listed(fixed, a=("m", "n")) == ["a/m", "m"]
 
 
 def test_providers_are_discovered_by_their_key_variables() -> None:
@@ -96,7 +152,7 @@ def test_with_one_key_any_model_name_works() -> None:
 
 def test_simulator_replaces_every_provider() -> None:
     router = Router(simulated_providers("http://127.0.0.1:9"))
-    assert {routed(router, name)[0][0] for name in ("claude-x", "gpt-5", "gemini-3", "a/b", "q:7b")} == {
+    assert {routed(router, name)[0][0] for name in ("claude-x", "gpt-5", "gemini-3", "openrouter/x", "q:7b")} == {
         "anthropic",
         "openai",
         "gemini",
@@ -104,9 +160,9 @@ def test_simulator_replaces_every_provider() -> None:
         "ollama",
     }
     assert routed(router, "whatever") == [("anthropic", "simulated")]
-    assert "ollama/simulated" in [card.id for card in list_models(router)]
+    assert "ollama/simulated" in listed(router)
 
 
 def test_patterns_are_not_listed_as_models() -> None:
     routes = (RouteSection(match="fast", provider="a", model="x"), RouteSection(match="gpt-*", provider="b"))
-    assert [card.id for card in list_models(Router({"a": A, "b": B}, routes))] == ["fast", "b/b-1"]
+    assert listed(Router({"a": A, "b": B}, routes)) == ["fast", "b/b-1", "b-1"]

@@ -15,7 +15,7 @@ from tests.support.gateway.in_process import (
     run_async,
     run_gateway_with,
 )
-from tests.support.servers.http_responses import CHAT_RESPONSE
+from tests.support.servers.http_responses import CHAT_RESPONSE, CHAT_STREAM
 from tests.support.servers.upstream import ScriptedUpstream
 from toolwire.upstream.transport import request_head
 
@@ -67,7 +67,43 @@ def test_root_path_reports_that_the_gateway_runs() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, _, body = await ask(gateway, "GET", "/")
-            assert (status, body) == (200, b"toolwire is running\n")
+            assert status == 200
+            lines = body.decode().splitlines()
+            assert lines[0] == "toolwire is running"
+            assert "POST /v1/messages" in lines[2]
+            assert any(line.startswith("POST /v1/embeddings") for line in lines)
+            assert max(map(len, lines)) <= 80
+
+    run_async(work())
+
+
+def test_unknown_path_is_answered_with_a_known_one() -> None:
+    async def work() -> None:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
+            for path, hint in (
+                ("/v1/chat/completion", ' (did you mean "/v1/chat/completions"'),
+                ("/v1/v1/messages", ' (did you mean "/v1/messages"'),
+                ("/v1/images/generations", "; GET / lists the supported endpoints"),
+            ):
+                status, _, body = await ask(gateway, "POST", path)
+                message = decode_error("openai-chat", 404, body).message
+                assert (status, message.startswith(f"not found: {path}{hint}")) == (404, True), message
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_report_of_an_exchange_without_losses_is_empty(stream: bool) -> None:
+    async def work() -> None:
+        response = CHAT_STREAM if stream else CHAT_RESPONSE
+        async with run_gateway_with(ScriptedUpstream(response)) as gateway:
+            sent = await gateway.send_question("openai-chat", stream=stream)
+            assert sent.status == 200
+            await sent.read(100_000)
+            found = await gateway.get(f"/toolwire/exchanges/{sent.headers['toolwire-exchange']}/losses")
+            assert found == (200, b'{"losses":[]}')
+            assert sent.headers["toolwire-model"] == "p0/m"
+            assert (await gateway.get("/toolwire/exchanges/ex_0000000000000000/losses"))[0] == 404
 
     run_async(work())
 

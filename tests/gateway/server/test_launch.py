@@ -31,7 +31,7 @@ def test_serve_works_without_keys_and_stops_on_a_signal(tmp_path: Path, workers:
         assert process.stderr is not None
         output = process.stderr.read()
         assert "using the built-in simulator" in output
-        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", output)
+        assert re.search(r"200 POST /v1/messages any-name -> anthropic/simulated \d+ms", output)
 
 
 @contextmanager
@@ -72,7 +72,9 @@ def test_ollama_models_are_listed_and_the_first_is_the_default(tmp_path: Path) -
         with serve_process(tmp_path) as (process, root):
             assert [model["id"] for model in httpx.get(f"{root}/v1/models").json()["data"]] == [
                 "local/qwen3:latest",
+                "qwen3:latest",
                 "local/gemma3:4b",
+                "gemma3:4b",
             ]
             for request_body, expected_model in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
                 response = httpx.post(

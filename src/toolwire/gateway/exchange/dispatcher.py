@@ -198,6 +198,8 @@ class Dispatcher:
             decoded = await services.body_executor.run_in_thread(decode) if heavy else decode()
             request, client_request = decoded
         route_match = services.router.route(request.model)
+        if route_match.is_default:
+            observer.on_default_model(request.model or "")
         return Exchange(
             services, client_request, request, route_match, observer, conversation=conversation, is_heavy=heavy
         )

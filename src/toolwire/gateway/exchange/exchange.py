@@ -79,6 +79,9 @@ class ExchangeObserver(Struct):
     def on_backend(self, backend: Backend) -> None:
         """Note the backend that is tried next."""
 
+    def on_default_model(self, requested: str) -> None:
+        """Note that a default model answers in place of an unknown one."""
+
     def on_failover(self, backend: Backend, error: ApiError) -> None:
         """Note the failure of a backend after which the next one is tried."""
 

@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -22,13 +22,13 @@ from toolwire.canonical.request import Request
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.backend_facts import estimate_prompt
 from toolwire.gateway.exchange.breakers import Breakers
-from toolwire.gateway.exchange.exchange import BufferedResponse, ExchangeServices
+from toolwire.gateway.exchange.exchange import ExchangeServices
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.exchange.routing import Backend, RouteMatch
 from toolwire.translation.caching import derive_cache_key
 from toolwire.upstream.models.price_data import packaged_model
 
-AnyResponse = TypeVar("AnyResponse", bound=BufferedResponse | StreamingResponse[Any])
+AnyResponse = TypeVar("AnyResponse")
 _HASH_RANGE = 2**64
 
 

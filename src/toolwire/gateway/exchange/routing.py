@@ -1,14 +1,17 @@
 """Routing of a model name to the backends that serve it. An alias is replaced by its model first.
 
+The first of these that applies decides:
+
 1. The first `[[routes]]` entry whose pattern matches. A backend with a `model` gets that. Otherwise, the first one gets
    the route's `model`, or the client's. A fallback gets the same name if its `models` match it, else its own
    `default_model`.
 2. `provider/model`.
 3. The provider one of whose `models` patterns matches.
-4. The catch-all (`--model`), or the default model of the only provider.
+4. The catch-all (`--model`), or the default model of the only provider, unless the name has the form of 2: then its
+   prefix is a misspelled provider, and the request is an error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -16,6 +19,7 @@ from msgspec import Struct
 from toolwire.codec.envelope import issuer_id
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.names import base_model_name
+from toolwire.codec.suggestions import suggest
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
 from toolwire.upstream.provider import Provider
@@ -59,6 +63,8 @@ class RouteMatch(Struct, frozen=True):
 
     backends: tuple[Backend, ...]
     options: RouteSection = RouteSection()
+    is_default: bool = False
+    """Whether no route, provider or pattern has the name, so that a default model answers."""
 
 
 class Router:
@@ -76,11 +82,10 @@ class Router:
         self.routes = routes
         self.aliases = aliases or {}
         self.catch_all = catch_all = None if catch_all is None else self.aliases.get(catch_all, catch_all)
-        if (
-            catch_all is not None
-            and self._by_provider_prefix(catch_all) is None
-            and self._by_known_model(catch_all) is None
-        ):
+        self.listed_names: Callable[[Provider], Iterable[str]] = lambda _: ()
+        """Returns the names in a provider's list of models as far as they are known, for suggestions."""
+
+        if catch_all is not None and self._by_name(catch_all) is None:
             raise RouteNotFound(self._unknown_model_message(catch_all))
         self._matches: BoundedMemo[str, RouteMatch] = BoundedMemo()
 
@@ -91,22 +96,31 @@ class Router:
             return cached
         if len(name) > LIMIT_MODEL_NAME:
             raise ModelNameTooLong(f"the model name has {len(name)} characters, the limit is {LIMIT_MODEL_NAME}")
-        route_match = self._match_route(name)
+        route_match = self.match(name) or self._match_default(self.aliases.get(name, name))
         self._matches.put(name, route_match, estimate_entry_size(name))
         return route_match
 
-    def _match_route(self, name: str) -> RouteMatch:
-        """Find the backends for a model name."""
+    def match(self, name: str) -> RouteMatch | None:
+        """Return the backends that a route, a provider or its patterns have for a name; None if none has it."""
         name = self.aliases.get(name, name)
         for section in self.routes:
             if fnmatchcase(name, section.match):
                 return RouteMatch(self.build_backends(section, name or None), section)
-        backend = self._by_provider_prefix(name) or self._by_known_model(name) or self._default()
-        if backend is None and not name:
+        backend = self._by_name(name)
+        return None if backend is None else RouteMatch((backend,))
+
+    def _match_default(self, name: str) -> RouteMatch:
+        """Return the default backend for a name that is unknown, unless the name has a provider's prefix."""
+        backend = None if "/" in name else self._default()
+        if backend is not None:
+            return RouteMatch((backend,), is_default=True)
+        if not name:
             raise ModelNotSpecified(f"no model given: use {self._describe_choices()}")
-        if backend is None:
-            raise RouteNotFound(self._unknown_model_message(name))
-        return RouteMatch((backend,))
+        raise RouteNotFound(self._unknown_model_message(name))
+
+    def _by_name(self, name: str) -> Backend | None:
+        """Return the backend of `provider/model`, or of a provider's pattern; None if no provider has the name."""
+        return self._by_provider_prefix(name) or self._by_known_model(name)
 
     def build_backends(self, section: RouteSection, name: str | None) -> tuple[Backend, ...]:
         """Return the backends of a route for a client's model name."""
@@ -132,7 +146,7 @@ class Router:
     def _default(self) -> Backend | None:
         """Return the catch-all, or the default model of the only provider; None if neither exists."""
         if self.catch_all is not None:
-            return self._by_provider_prefix(self.catch_all) or self._by_known_model(self.catch_all)
+            return self._by_name(self.catch_all)
         origins = {provider.origin for provider in self.providers.values()}
         first = next(iter(self.providers.values()), None)
         if first is None or len(origins) > 1 or first.default_model is None:
@@ -140,8 +154,23 @@ class Router:
         return Backend(first, first.default_model)
 
     def _unknown_model_message(self, name: str) -> str:
-        """Return the error message for a model that no provider serves."""
-        return f"unknown model {name!r}: use {self._describe_choices()}"
+        """Return the error message for a model that no provider serves, with the nearest known names."""
+        prefix, slash, _ = name.partition("/")
+        if slash and prefix not in self.providers:
+            problem, suggestion = f"unknown provider {prefix!r} in model {name!r}", suggest(prefix, self.providers)
+        else:
+            problem, suggestion = f"unknown model {name!r}", suggest(name, self._known_names())
+        return f"{problem}{suggestion and f' ({suggestion})'}: use {self._describe_choices()}"
+
+    def _known_names(self) -> Iterable[str]:
+        """Yield the names of aliases, routes and models, without those of patterns."""
+        yield from self.aliases
+        for section in self.routes:
+            if not is_pattern(section.match):
+                yield section.match
+        for provider in self.providers.values():
+            for model in provider_models(provider, self.listed_names(provider)):
+                yield f"{provider.name}/{model}" if self.match(model) is None else model
 
     def _describe_choices(self) -> str:
         """Return a list of the valid forms of model names, for an error message."""
@@ -152,12 +181,24 @@ class FixedRouter(Router):
     """Routes every model name to the same backends."""
 
     def __init__(self, router: Router, match: RouteMatch) -> None:
-        super().__init__(router.providers, router.routes)
+        super().__init__(router.providers, router.routes, aliases=router.aliases)
         self._match = match
 
     def route(self, model: str | None) -> RouteMatch:
         """Return the fixed match, whatever the model."""
         return self._match
+
+
+def provider_models(provider: Provider, listed: Iterable[str] = ()) -> Iterable[str]:
+    """Return the names of a provider's models: the default, those configured without wildcards, and those listed."""
+    default = () if provider.default_model is None else (provider.default_model,)
+    names = (name for name in (*provider.models, *listed) if not is_pattern(name))
+    return dict.fromkeys((*default, *names))
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name contains wildcards."""
+    return any(wildcard in name for wildcard in "*?[")
 
 
 def _serves_model(provider: Provider, model: str) -> bool:

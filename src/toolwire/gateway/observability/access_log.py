@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import Loss, counted_losses
 from toolwire.canonical.response import Usage
+from toolwire.upstream.asgi import Header
 
 FLUSH_INTERVAL = 0.05
 LIMIT_LINES = 1000
@@ -37,6 +39,7 @@ class RequestRecord(Struct, kw_only=True):
     client: str = ""
     provider: str = ""
     model: str = ""
+    requested: str = ""  # the client's model, where a default one answers instead
     streamed: bool = False
     failed: bool = False
     losses: int = 0  # all but those of severity `info`
@@ -53,6 +56,8 @@ class RequestRecord(Struct, kw_only=True):
         if len(words := path + model) > LIMIT_WORD or not words.isprintable() or " " in words:
             path, model = _escape_word(path), _escape_word(model)
         backend = f" -> {self.provider}/{model}" if self.provider else ""
+        if self.requested:
+            backend = f" {_escape_word(self.requested)}{backend}"
         stream = " stream" if self.streamed else ""
         tokens, losses, error = "", f" losses={self.losses}" if self.losses else "", ""
         if self.loss_errors:
@@ -67,6 +72,12 @@ class RequestRecord(Struct, kw_only=True):
         status = self.status or 499
         start = f"{clock} {status} {self.method} {path}{backend}"
         return f"{start} {duration}{stream}{tokens}{losses} {self.id}{error}"
+
+
+@lru_cache(maxsize=256)
+def encode_model_header(provider: str, model: str) -> Header:
+    """Return the header that names the model that answers."""
+    return b"toolwire-model", _escape_word(f"{provider}/{model}").encode("ascii", "replace")
 
 
 def _escape_word(text: str) -> str:

@@ -255,6 +255,10 @@ class RequestObserver(ExchangeObserver):
         """Set the backend of the log row."""
         self.record.provider, self.record.model = backend.provider.name, backend.model or ""
 
+    def on_default_model(self, requested: str) -> None:
+        """Note the unknown model for the log."""
+        self.record.requested = requested
+
     def on_failover(self, backend: Backend, error: ApiError) -> None:
         """Count the failure of a backend after which the next one is tried."""
         self.record.failovers += 1

@@ -23,6 +23,7 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.store import JournalError
 from toolwire.journal.writer import JournalWriter
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.models.model_lists import ModelLists
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport
 
@@ -76,7 +77,7 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
         app = App(
             dispatcher,
             _FixedAuthenticator(record.tenant),
-            ModelList(router),
+            ModelList(router, ModelLists(transport), dispatcher.services.catalog),
             config.limits,
             log=lambda _: None,
             resources=Resources(conversation_state),

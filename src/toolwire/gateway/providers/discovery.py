@@ -81,7 +81,14 @@ def _ollama_url(host: str) -> str:
 def simulated_providers(base_url: str) -> dict[str, Provider]:
     """Return every known provider by name, with the simulator's URL as its base URL."""
     providers = {
-        name: Provider(name=name, protocol=protocol, base_url=base_url, models=models, default_model="simulated")
+        name: Provider(
+            name=name,
+            protocol=protocol,
+            base_url=base_url,
+            # A name like `opnai/gpt-5` is a mistake, not a model of OpenRouter.
+            models=() if name == "openrouter" else models,
+            default_model="simulated",
+        )
         for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS
     }
     providers["ollama"] = Provider(

@@ -1,20 +1,21 @@
-"""The list of models for clients of each protocol, and the models installed on an Ollama server (`/api/tags`)."""
+"""The list of models for clients of each protocol: configured names, and those that the providers list."""
 
 import asyncio
-import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.surface import ModelCard
-from toolwire.gateway.errors import RouteNotFound
-from toolwire.gateway.exchange.routing import Router
+from toolwire.gateway.exchange.routing import Router, is_pattern, provider_models
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.models.catalog import ModelCatalog
+from toolwire.upstream.models.model_lists import ModelLists, ProviderModels
 from toolwire.upstream.provider import Provider
-from toolwire.upstream.transport import Transport, TransportError, request_head
+from toolwire.upstream.transport import Transport
 
 # Ollama's clients derive the server's features from its version.
 OLLAMA_VERSION = "0.13.0"
@@ -31,36 +32,55 @@ class ShowRequest(Struct):
     name: str = ""
 
 
+class ListedModel(Struct, frozen=True, kw_only=True):
+    """A name that requests can use, and the model that it leads to."""
+
+    id: str
+    provider: str
+    model: str | None
+    """The name at the provider; None if the provider gets the client's name."""
+    info: ModelInfo = UNKNOWN_MODEL
+
+    @property
+    def card(self) -> ModelCard:
+        """Return the entry of a list for clients."""
+        return ModelCard(self.id, self.provider, context=self.info.context)
+
+
 class ModelList:
     """Lists all models with known names; looks up any model that a request could use."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, lists: ModelLists, catalog: ModelCatalog) -> None:
         self._router = router
-        self._models = list_models(router)
-        self._by_id = {model.id: model for model in self._models}
+        self._lists = lists
+        self._catalog = catalog
+        router.listed_names = lists.known_names
 
-    def look_up(self, path: str, protocol: str, body: bytes) -> Any:
+    async def look_up(self, path: str, protocol: str, body: bytes) -> Any:
         """Return the entry of the list at this path in the protocol's form; None for other paths.
 
         Raises `RouteNotFound` for an unknown model.
         """
         codec = PROTOCOLS[protocol]
         if path in MODEL_LIST_PATHS:
-            return codec.encode_models(self._models)
+            listed = await self._lists.fetch_all(self._router.providers.values())
+            return codec.encode_models([model.card for model in list_models(self._router, self._catalog, listed)])
         if path == "/api/version":
             return {"version": OLLAMA_VERSION}
+        if path == "/api/ps":
+            return {"models": []}  # the gateway keeps none in memory
         if path == "/api/show":
-            return codec.encode_model(self._model_card(_requested_model(body)))
+            return codec.encode_model(await self._model_card(_requested_model(body)))
         for prefix in _MODEL_PATH_PREFIXES:
             if path.startswith(prefix):
-                return codec.encode_model(self._model_card(path.removeprefix(prefix)))
+                return codec.encode_model(await self._model_card(path.removeprefix(prefix)))
         return None
 
-    def _model_card(self, name: str) -> ModelCard:
-        """Return the card of a model: the listed one, or one for a name that routes somewhere."""
-        if (listed := self._by_id.get(name)) is not None:
-            return listed
-        return ModelCard(name, self._router.route(name).backends[0].provider.name)
+    async def _model_card(self, name: str) -> ModelCard:
+        """Return the card of a model that a request could use, after asking its provider."""
+        backend = self._router.route(name).backends[0]
+        info = (await self._catalog.ask(backend.provider, backend.model or "")).info
+        return ModelCard(name, backend.provider.name, info.context, tool_calling=info.tools is not False)
 
 
 def _requested_model(body: bytes) -> str:
@@ -72,80 +92,60 @@ def _requested_model(body: bytes) -> str:
     return show_request.model or show_request.name
 
 
-def list_models(router: Router) -> list[ModelCard]:
-    """List every model name that routes somewhere; patterns are not names."""
-    names: dict[str, str] = {}
+def list_models(
+    router: Router, catalog: ModelCatalog, listed: Mapping[str, ProviderModels] | None = None
+) -> list[ListedModel]:
+    """List every name that leads to a known model: those of routes, `provider/model`, those of patterns, aliases."""
+    infos = {name: provider_list.models for name, provider_list in (listed or {}).items()}
+
+    def list_model(id: str, provider: Provider, model: str) -> ListedModel:
+        """Return the entry of a name, with the facts of its model."""
+        known = infos.get(provider.name, {}).get(model, UNKNOWN_MODEL)
+        info = merge_info(*catalog.sources(provider, model, known).values())
+        return ListedModel(id=id, provider=provider.name, model=model, info=info)
+
+    models: dict[str, ListedModel] = {}
     for section in router.routes:
-        if not _is_pattern(section.match):
-            names[section.match] = section.backend_sections[0].provider
-    for name, provider in router.providers.items():
-        for model in _model_names(provider.models, provider.default_model):
-            names[f"{name}/{model}"] = name
+        if not is_pattern(section.match):
+            backend = router.build_backends(section, section.match)[0]
+            model = None if backend.model == section.match else backend.model
+            models.setdefault(section.match, ListedModel(id=section.match, provider=backend.provider.name, model=model))
+    for provider in router.providers.values():
+        for model in provider_models(provider, infos.get(provider.name, {})):
+            for id in _names(router, provider, model):
+                models.setdefault(id, list_model(id, provider, model))
     for alias in router.aliases:
-        with contextlib.suppress(RouteNotFound):
-            names[alias] = router.route(alias).backends[0].provider.name
-    return [ModelCard(id, owner) for id, owner in names.items()]
+        if (route_match := router.match(alias)) is not None:
+            backend = route_match.backends[0]
+            models[alias] = list_model(alias, backend.provider, backend.model or "")
+    return list(models.values())
 
 
-def _model_names(patterns: Iterable[str], default: str | None) -> Iterable[str]:
-    """Return the default model and all patterns without wildcards, without duplicates."""
-    names = [] if default is None else [default]
-    return dict.fromkeys([*names, *(pattern for pattern in patterns if not _is_pattern(pattern))])
-
-
-def _is_pattern(name: str) -> bool:
-    """Return whether a name contains wildcards."""
-    return any(wildcard in name for wildcard in "*?[")
-
-
-LIMIT_TAGS_RESPONSE = 1024 * 1024
-
-
-class OllamaModel(Struct):
-    """One installed model."""
-
-    name: str
-
-
-class OllamaModels(Struct):
-    """A response of `/api/tags`."""
-
-    models: tuple[OllamaModel, ...] = ()
-
-
-def installed_models(listing: bytes) -> tuple[str, ...]:
-    """Return the names in a response of `/api/tags`; none if it can't be read."""
-    try:
-        return tuple(tag.name for tag in msgspec.json.decode(listing, type=OllamaModels).models)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
-
-
-_TIMEOUT = 2.0  # seconds to wait for an Ollama, which may not run
+def _names(router: Router, provider: Provider, model: str) -> Iterator[str]:
+    """Yield the names with which requests reach a model: with the provider's name, and alone."""
+    for name in (f"{provider.name}/{model}", model):
+        if (route_match := router.match(name)) is not None:
+            backend = route_match.backends[0]
+            if (backend.provider.name, backend.model) == (provider.name, model):
+                yield name
 
 
 async def with_ollama_models(providers: Mapping[str, Provider]) -> dict[str, Provider]:
     """Return the providers with the installed models of each Ollama; the most recent model is its default."""
     transport = Transport()
     try:
-        updated = await asyncio.gather(
-            *(_with_installed_models(provider, transport) for provider in providers.values())
-        )
+        lists = ModelLists(transport)
+        updated = await asyncio.gather(*(_with_installed_models(provider, lists) for provider in providers.values()))
     finally:
         transport.close()
     return dict(zip(providers, updated, strict=True))
 
 
-async def _with_installed_models(provider: Provider, transport: Transport) -> Provider:
+async def _with_installed_models(provider: Provider, lists: ModelLists) -> Provider:
     """Return a provider with its installed models, or unchanged if it is no Ollama or can't be reached."""
     if provider.protocol != "ollama":
         return provider
-    headers = provider.request_headers(PROTOCOLS["ollama"].surface).items()
-    head = request_head(provider.origin, replace(provider, path=None).request_target("/api/tags"), headers, "GET")
-    try:
-        response = await transport.send(provider.origin, head, None, read_timeout=_TIMEOUT, connect_timeout=_TIMEOUT)
-        names = installed_models(await response.read(LIMIT_TAGS_RESPONSE))
-    except TransportError:
-        return provider  # it may start later; `toolwire doctor` reports the problem
+    # One that can't be reached may start later; `toolwire doctor` reports the problem.
+    names = tuple((await lists.fetch(provider)).models)
     default = provider.default_model or next(iter(names), None)
     return replace(provider, models=(*provider.models, *names), default_model=default)

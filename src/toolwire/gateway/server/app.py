@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,11 +13,18 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.codec.interface import Codec, Route
+from toolwire.codec.suggestions import suggest
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, Exchange
+from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
+from toolwire.gateway.exchange.native_endpoints import (
+    NATIVE_ENDPOINTS,
+    NativeEndpoint,
+    dispatch_native,
+    read_native_request,
+)
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
@@ -32,7 +40,7 @@ from toolwire.gateway.server.request import (
     request_route,
     requested_strictness,
 )
-from toolwire.gateway.server.stream_sender import StreamSender
+from toolwire.gateway.server.stream_sender import StreamedResponse, StreamSender
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
@@ -41,7 +49,34 @@ from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Rece
 
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
 _POST_PATHS = ("/toolwire/translate", "/api/show")
-_GET_PATHS = ("/", "/metrics", "/api/version", *MODEL_LIST_PATHS)
+_GET_PATHS = ("/", "/metrics", "/api/version", "/api/ps", *MODEL_LIST_PATHS)
+
+
+Dispatch = Callable[[], Awaitable[BufferedResponse | StreamedResponse]]
+ENDPOINTS = (
+    *[(endpoint.path, f"POST {codec.name}") for codec in PROTOCOLS.values() for endpoint in codec.surface.endpoints],
+    *[(path, f"POST {endpoint.feature.partition(' (')[0]}") for path, endpoint in NATIVE_ENDPOINTS.items()],
+    *[(path, "GET  models") for path in MODEL_LIST_PATHS],
+    ("/api/show", "POST one model"),
+    ("/api/version", "GET  version"),
+    ("/api/ps", "GET  models in memory"),
+    ("/toolwire/translate", "POST dry run of a translation"),
+    ("/toolwire/exchanges/{id}/losses", "GET  losses of an exchange"),
+    ("/metrics", "GET  metrics"),
+    ("/healthz", "GET  health"),
+)
+"""The paths that the gateway serves, each with its method and purpose."""
+
+_WELCOME = "".join(
+    ["toolwire is running\n\n", *[f"{about[:4]} {path:48} {about[5:]}\n" for path, about in ENDPOINTS]]
+).encode()
+
+
+def _suggest_path(path: str) -> str:
+    """Return a suggestion for a path that is not served: one that begins otherwise, as with a wrong base URL."""
+    end = path.rstrip("/").rpartition("/")[2].removesuffix("s")
+    same_end = [known for known, _ in ENDPOINTS if known.rpartition("/")[2].removesuffix("s") == end]
+    return f" ({suggestion})" if (suggestion := suggest(path, same_end)) else ""
 
 
 class MethodNotAllowed(RequestRejected):
@@ -169,11 +204,14 @@ class App:
             raise RequestRejected(ApiError(kind="authentication", message="missing or invalid API key", status=401))
         http_request.observer.principal = principal
         path, is_post = http_request.path, http_request.scope["method"] == "POST"
-        if not is_post and (endpoint is not None or path in _POST_PATHS):
+        native_endpoint = NATIVE_ENDPOINTS.get(path)
+        if not is_post and (endpoint is not None or native_endpoint is not None or path in _POST_PATHS):
             raise MethodNotAllowed("POST")
         if endpoint is not None:
             serve = self._serve_token_count if endpoint.counts_tokens else self._serve_exchange
             await serve(http_request, codec, endpoint)
+        elif native_endpoint is not None:
+            await self._serve_native(http_request, native_endpoint)
         elif path == "/toolwire/translate":
             await self._serve_dry_run(http_request)
         elif self._resources.protocol_for(path) is not None:
@@ -202,23 +240,40 @@ class App:
         if endpoint.compacts:
             await self._send_response(http_request, await self._dispatcher.compact(exchange))
             return
-        if exchange.is_streaming:
-            await self._serve_stream(http_request, codec, exchange)
+        dispatch = partial(self._dispatcher.dispatch, exchange)
+        await self._serve_response(http_request, codec, dispatch, is_streaming=exchange.is_streaming)
+
+    async def _serve_native(self, http_request: HttpRequest, endpoint: NativeEndpoint) -> None:
+        """Pass a request through to a provider that has the same endpoint."""
+        services, observer = self._dispatcher.services, http_request.observer
+        body = await http_request.read_body(self._limits.body)
+        observer.record.client = endpoint.protocol
+        request = await read_native_request(services, endpoint, body, observer.principal.tenant)
+        dispatch = partial(dispatch_native, services, request, observer)
+        codec = PROTOCOLS[endpoint.protocol]
+        await self._serve_response(http_request, codec, dispatch, is_streaming=request.is_streaming)
+
+    async def _serve_response(
+        self, http_request: HttpRequest, codec: Codec, dispatch: Dispatch, *, is_streaming: bool
+    ) -> None:
+        """Dispatch a request and send its response, buffered or streamed."""
+        if is_streaming:
+            await self._serve_stream(http_request, codec, dispatch)
             return
-        response = await self._dispatcher.dispatch(exchange)
+        response = await dispatch()
         if isinstance(response, BufferedResponse):
             await self._send_response(http_request, response)
             return
         raise AssertionError("a request for a complete response got a stream")
 
-    async def _serve_stream(self, http_request: HttpRequest, codec: Codec, exchange: Exchange) -> None:
+    async def _serve_stream(self, http_request: HttpRequest, codec: Codec, dispatch: Dispatch) -> None:
         """Dispatch a request for a stream and send the stream, or a complete response if the upstream sent one."""
         observer = http_request.observer
         sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
         try:
             observer.store_losses([])  # before the client learns the id
             sender.start()
-            response = await self._dispatcher.dispatch(exchange)
+            response = await dispatch()
             if isinstance(response, BufferedResponse):
                 await self._send_response(http_request, response)
             else:
@@ -347,19 +402,20 @@ class App:
         if not is_readable and path in _GET_PATHS:
             raise MethodNotAllowed("GET")
         resource = (
-            self._resource_at(path, codec, http_request.observer.principal, request_body) if is_readable else None
+            await self._resource_at(path, codec, http_request.observer.principal, request_body) if is_readable else None
         )
         if resource is None:
-            raise RequestRejected(ApiError(kind="not_found", message=f"not found: {path}", status=404))
+            message = f"not found: {path}{_suggest_path(path)}; GET / lists the supported endpoints"
+            raise RequestRejected(ApiError(kind="not_found", message=message, status=404))
         body, content_type = resource
         await http_request.respond(200, body, [content_type])
 
-    def _resource_at(
+    async def _resource_at(
         self, path: str, codec: Codec, principal: Principal, request_body: bytes
     ) -> tuple[bytes, Header] | None:
         """Return body and content type of the resource at this path; None if there is none."""
         if path == "/":  # Ollama's command line checks this path first
-            return b"toolwire is running\n", (b"content-type", b"text/plain")
+            return _WELCOME, (b"content-type", b"text/plain")
         if path == "/metrics":
             journal = None if self._recorder is None else self._recorder.journal
             return self._metrics.render(journal), (b"content-type", b"text/plain; version=0.0.4")
@@ -367,7 +423,7 @@ class App:
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._loss_store.find_losses(id, principal)
             return None if losses is None else (losses, JSON_HEADER)
-        body = self._catalog.look_up(path, codec.name, request_body)
+        body = await self._catalog.look_up(path, codec.name, request_body)
         return None if body is None else (msgspec.json.encode(body), JSON_HEADER)
 
     # ---- errors

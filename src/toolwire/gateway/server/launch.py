@@ -49,6 +49,7 @@ from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store, require_shared_file
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
+from toolwire.upstream.models.model_lists import ModelLists
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport
 
@@ -156,7 +157,7 @@ def build_gateway(
     app = App(
         dispatcher,
         authenticator,
-        ModelList(router),
+        ModelList(router, ModelLists(transport), dispatcher.services.catalog),
         config.limits,
         log=log.add_record,
         resources=Resources(conversation_state, config.limits),

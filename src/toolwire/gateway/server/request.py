@@ -16,6 +16,7 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.limits import UNCOUNTED_BODY, BodyBudget
+from toolwire.gateway.observability.access_log import encode_model_header
 from toolwire.gateway.observability.recorder import RequestObserver
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.asgi import AsgiRequest, BodyTooLarge, Header, Receive, Scope
@@ -117,7 +118,15 @@ class HttpRequest(AsgiRequest):
         """Send a complete response, with the id of the exchange."""
         record = self.observer.record
         record.status = status
-        return AsgiRequest.respond(self, status, body, [*headers, (b"toolwire-exchange", record.id.encode())])
+        return AsgiRequest.respond(self, status, body, [*headers, *self.exchange_headers()])
+
+    def exchange_headers(self) -> list[Header]:
+        """Return the headers with the id of the exchange, and the model that answers if it is known."""
+        record = self.observer.record
+        headers = [(b"toolwire-exchange", record.id.encode())]
+        if record.model:
+            headers.append(encode_model_header(record.provider, record.model))
+        return headers
 
     async def read_body(self, limit: int) -> bytes:
         """Read the body, decompressed, up to `limit` bytes; the watch bounds the time."""

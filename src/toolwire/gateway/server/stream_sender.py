@@ -18,6 +18,7 @@ from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.events import Notice
 from toolwire.codec.framing import JSON_MEDIA_TYPE, JsonArrayFramer
 from toolwire.codec.interface import Codec, ResponseContext
+from toolwire.gateway.exchange.native_endpoints import NativeStream
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import encode_losses_header
@@ -25,6 +26,8 @@ from toolwire.gateway.server.request import HttpRequest
 from toolwire.gateway.state.background_jobs import FrameLogReader
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.asgi import Header
+
+StreamedResponse = StreamingResponse[bytes] | FrameLogReader | NativeStream
 
 
 class StreamSender:
@@ -40,7 +43,7 @@ class StreamSender:
         )
         self._is_started = False
         self._last_sent_at = 0.0  # on the monotonic clock
-        self._response: StreamingResponse[bytes] | FrameLogReader | None = None
+        self._response: StreamedResponse | None = None
         self._ping_translator: StreamTranslator | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._heartbeat_task: asyncio.Task[None] | None = None
@@ -69,7 +72,7 @@ class StreamSender:
             self._response.close()
             record.usage, record.failed = self._response.usage, self._response.error is not None
 
-    async def send_all(self, response: StreamingResponse[bytes] | FrameLogReader) -> None:
+    async def send_all(self, response: StreamedResponse) -> None:
         """Send a response to its end, frame by frame as it arrives."""
         self._response = response
         http_request, send = self._http_request, self._http_request.send
@@ -120,7 +123,7 @@ class StreamSender:
             ),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
-            (b"toolwire-exchange", record.id.encode()),
+            *self._http_request.exchange_headers(),
         ]
         if report := encode_losses_header(losses):
             headers.append((b"toolwire-losses", report))

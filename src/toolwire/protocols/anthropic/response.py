@@ -366,4 +366,5 @@ def encode_model(model: ModelCard) -> dict[str, Any]:
         "display_name": model.id,
         "created_at": _UNKNOWN_CREATION,
         "lifecycle": "active",
+        **({} if model.context is None else {"max_input_tokens": model.context}),
     }

@@ -415,4 +415,5 @@ def encode_model(model: ModelCard) -> dict[str, Any]:
         "version": "1",
         "displayName": model.id,
         "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
+        **({} if model.context is None else {"inputTokenLimit": model.context}),
     }

@@ -374,4 +374,5 @@ def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
     """Encode one model of the list."""
-    return {"name": f"models/{model.id}", "version": "1", "displayName": model.id}
+    limits = {} if model.context is None else {"inputTokenLimit": model.context}
+    return {"name": f"models/{model.id}", "version": "1", "displayName": model.id, **limits}

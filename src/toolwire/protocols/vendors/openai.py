@@ -442,4 +442,6 @@ def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
     """Encode one model of the list."""
-    return {"id": model.id, "object": "model", "created": 0, "owned_by": model.owner}
+    # OpenAI states no context; the field is OpenRouter's, and other servers have it, too.
+    limits = {} if model.context is None else {"context_length": model.context}
+    return {"id": model.id, "object": "model", "created": 0, "owned_by": model.owner, **limits}

@@ -21,7 +21,7 @@ from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.models.names import named_model
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.models.listings import model_path, preset_context, read_entry
+from toolwire.upstream.models.listings import LIMIT_NAME, model_path, preset_context, read_entry
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
@@ -32,9 +32,6 @@ RETRY_AFTER = 60.0
 """Seconds until a provider that did not answer is asked again."""
 
 LIMIT_RESPONSE = 8 * 1024 * 1024
-LIMIT_NAME = 256
-"""Providers are not asked about models with longer names."""
-
 # An Ollama model that may not support thinking gets no `think`: the server would reject it.
 _OLLAMA_PROFILE = replace(NATIVE, thinking=ThinkingFacts(efforts=()))
 

@@ -1,4 +1,4 @@
-"""Entries of providers' model lists: where to request one, and the facts in it.
+"""Providers' model lists: where to request a list or an entry of it, and the names and facts in them.
 
 Every field is optional, and one of an unexpected type is ignored. Servers that speak Chat Completions describe their
 models in different words: vLLM `max_model_len`, Groq `context_window`, Together `context_length`.
@@ -22,6 +22,22 @@ _PATHS = {
     "ollama": "/api/show",
     "openrouter": "/api/v1/model/{}",
 }
+# Without a size, Anthropic and Google send pages of 20 and 50 models.
+_LIST_PATHS = {
+    "anthropic": "/v1/models?limit=1000",
+    "openai-chat": "/v1/models",
+    "openai-responses": "/v1/models",
+    "gemini": "/v1beta/models?pageSize=1000",
+    "gemini-interactions": "/v1beta/models?pageSize=1000",
+    "ollama": "/api/tags",
+    "openrouter": "/api/v1/models",
+}
+LIMIT_NAME = 256
+"""Longer names of models are ignored."""
+
+LIMIT_MODELS = 5_000
+"""Models of one list beyond this number are ignored."""
+
 _CONTEXT_NAMES = ("max_model_len", "context_window", "context_length", "max_context_length")
 _OUTPUT_NAMES = ("max_completion_tokens", "max_output_tokens")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -36,6 +52,39 @@ def model_path(protocol: str, model: str) -> str | None:
     if not all(segment.strip(".") for segment in model.split("/")):
         return None
     return _PATHS[protocol].format(quote(model, safe="/:", errors="replace"))
+
+
+def list_path(protocol: str) -> str:
+    """Return the path of the list of models, with its query."""
+    return _LIST_PATHS[protocol]
+
+
+def read_list(protocol: str, data: bytes) -> dict[str, ModelInfo] | None:
+    """Return the facts about each model in a list, by name; None if it is no list of models."""
+    try:
+        listing = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    # Together AI sends the array alone.
+    entries = listing.get("data", listing.get("models")) if isinstance(listing, dict) else listing
+    if not isinstance(entries, list):
+        return None
+    models: dict[str, ModelInfo] = {}
+    for entry in entries:
+        if len(models) == LIMIT_MODELS:
+            break
+        if isinstance(entry, dict) and (name := _entry_name(entry)) is not None:
+            models.setdefault(name, _READERS[protocol](entry))
+    return models
+
+
+def _entry_name(entry: JsonObject) -> str | None:
+    """Return the name of a model in a list; None if there is none that a request could use."""
+    # The `name` of other lists than Google's and Ollama's is one for people.
+    name = entry.get("id", entry.get("name", entry.get("model")))
+    if not isinstance(name, str) or not 0 < len(name) <= LIMIT_NAME or not name.isprintable():
+        return None
+    return name.removeprefix("models/") or None
 
 
 def read_entry(protocol: str, data: bytes) -> ModelInfo:
