@@ -105,7 +105,7 @@ def test_profile_refuses_what_the_host_refuses() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("openai-chat", "--profile", "deepsek"), "unknown host 'deepsek'; did you mean 'deepseek'?"),
+        (("openai-chat", "--profile", "deepsek"), "unknown host 'deepsek' (did you mean \"deepseek\"?)"),
         (("openai-chat", "--profile", "zzz"), "unknown host 'zzz'; expected one of openai, azure, deepseek"),
         (("gemini", "--profile", "mistral"), "no profile of mistral for gemini; it has one for openai-chat"),
     ],

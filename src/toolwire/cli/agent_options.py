@@ -6,6 +6,7 @@ The options are stored with the run, so that `toolwire runs resume` can build th
 import os
 import time
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from toolwire.agent import Agent
 from toolwire.cli.inputs import BadInput
+from toolwire.codec.suggestions import unknown_name
 from toolwire.gateway.config import (
     Config,
     SearchSection,
@@ -113,6 +115,8 @@ def build_agent(
     """Build the agent for a job. `model` and `tools` replace those that the job names, for a replay."""
     rules = config.policy
     tool_sources = build_tools(job, config) if tools is None else tools
+    if tools is None:
+        _check_rules(job, tool_sources)
     return Agent(
         job.model if model is None else model,
         tools=tool_sources,
@@ -128,6 +132,25 @@ def build_agent(
         config=config,
         secrets=tuple(configured_secrets(config, configured_providers(config).values())),
     )
+
+
+def _check_rules(job: AgentJob, tool_sources: "Sequence[ToolSource]") -> None:
+    """Raise `BadInput` for a rule of the command line that names no tool, which would be ignored.
+
+    The tools of MCP servers are not known before the servers run, so with these, any name may be right.
+    """
+    from toolwire.runtime.policy import parse_rule
+    from toolwire.runtime.sandbox.code.tool import RUN_CODE
+    from toolwire.runtime.search.deferred_tools import SEARCH_TOOL_NAME
+
+    names = [source.name for source in tool_sources if isinstance(source, Tool)]
+    if not names or len(names) < len(tool_sources):
+        return
+    for option, texts in (("--allow", job.allow), ("--deny", job.deny)):
+        for text in texts:
+            pattern = parse_rule("allow", text).tool
+            if not any(fnmatchcase(name, pattern) for name in (*names, RUN_CODE, SEARCH_TOOL_NAME)):
+                raise BadInput(f"{option} {text}: {unknown_name('tool', pattern, names)}")
 
 
 def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":

@@ -88,6 +88,7 @@ def _probe(config: "Config", name: str, model: str | None, timeout: float) -> No
     """Probe a provider, and print the table of its host."""
     import asyncio
 
+    from toolwire.codec.suggestions import unknown_name
     from toolwire.gateway.config import build_providers
     from toolwire.gateway.probes.runner import PROBE_SETS, ProbeFailed, probe_host, render_table
     from toolwire.gateway.providers.discovery import discover_providers
@@ -95,7 +96,7 @@ def _probe(config: "Config", name: str, model: str | None, timeout: float) -> No
 
     providers = build_providers(config) or discover_providers(os.environ)
     if (provider := providers.get(name)) is None:
-        raise click.UsageError(f"unknown provider {name!r}; expected one of {', '.join(providers) or 'none'}")
+        raise click.UsageError(unknown_name("provider", name, providers))
     if (probes := PROBE_SETS.get(provider.protocol)) is None:
         raise click.UsageError(
             f"{name} has the protocol {provider.protocol}; only {', '.join(PROBE_SETS)} can be probed"

@@ -23,6 +23,17 @@ class CommandGroup(click.Group):
         """Return the names of all commands, in the order of their definition."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest the nearest ones."""
+        name, names = args[0] if args else "", self.list_commands(ctx)
+        if name and not name.startswith("-") and name not in names:
+            from toolwire.codec.suggestions import suggest
+
+            ctx.fail(f"unknown command {name!r}: {suggest(name, names, 'expected one of ' + ', '.join(names))}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries of all commands."""
         self.write_section(ctx, formatter, "Commands", self.list_commands(ctx))

@@ -23,13 +23,29 @@ class BadInput(click.ClickException):
         super().__init__(" ".join(message.split()))
 
 
+class NameChoice(click.Choice[str]):
+    """A choice whose error suggests the nearest names."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value if it is one of the choices."""
+        from toolwire.codec.suggestions import unknown_name
+
+        if value not in self.choices:
+            kind = "name" if param is None else param.make_metavar(ctx or click.Context(click.Command(None))).lower()
+            raise BadInput(unknown_name(kind, str(value), self.choices))
+        return super().convert(value, param, ctx)
+
+
 def parse_protocol(name: str) -> str:
     """Return `name` if a protocol of that name is installed, else raise `BadInput`."""
     # Not `click.Choice`, which needs the names when the command is declared: that would import every codec.
+    from toolwire.codec.suggestions import unknown_name
     from toolwire.protocols import PROTOCOLS
 
     if name not in PROTOCOLS:
-        raise BadInput(f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}")
+        raise BadInput(unknown_name("protocol", name, PROTOCOLS))
     return name
 
 

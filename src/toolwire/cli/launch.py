@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from toolwire.cli.inputs import BadInput, config_option, default_model, report_bad_input
+from toolwire.cli.inputs import BadInput, NameChoice, config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ _LISTENING_PREFIX = "toolwire listens on "
 
 
 @click.command("launch", short_help="Start a coding agent on any model.")
-@click.argument("name", metavar="AGENT", type=click.Choice(list(AGENTS)))
+@click.argument("name", metavar="AGENT", type=NameChoice(list(AGENTS)))
 @click.option(
     "--model",
     metavar="PROVIDER/MODEL",
@@ -270,7 +270,13 @@ def command(
     if program is None:
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
     if protocol is not None and protocol not in agent.protocols:
-        raise BadInput(f"{name} does not support protocol {protocol!r}; expected one of {', '.join(agent.protocols)}")
+        from toolwire.codec.suggestions import suggest
+
+        expected = ", ".join(agent.protocols)
+        hint = suggest(protocol, agent.protocols)
+        raise BadInput(
+            f"{name} does not support protocol {protocol!r}{hint and f' ({hint})'}; expected one of {expected}"
+        )
     with report_bad_input():
         from toolwire.gateway.config import load_config
 

@@ -153,12 +153,13 @@ def call(server: str, tool: str, arguments: str, config_path: Path | None) -> No
         """Call the requested tool on the only toolset."""
         return await _call_tool(toolsets[0], tool, arguments)
 
+    from toolwire.codec.suggestions import unknown_name
+
     with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(config_path)
         enabled = [name for name, settings in config.mcp.servers.items() if settings.enabled]
         if server not in enabled:
-            expected = f"; expected one of {', '.join(enabled)}" if enabled else ": none are configured"
-            raise BadInput(f"unknown MCP server {server!r}{expected}")
+            raise BadInput(unknown_name("MCP server", server, enabled))
         output = asyncio.run(_with_toolsets(config, call_tool, server_name=server))
     _print_output(output)
     sys.exit(1 if output.is_error else 0)
@@ -357,10 +358,12 @@ def login(server: str, config_path: Path | None) -> None:
         await toolsets[0].open()
         return toolsets[0].error
 
+    from toolwire.codec.suggestions import unknown_name
+
     with report_bad_input(), require_extra("mcp", "MCP"):
         config = _load_config(config_path)
         if (settings := config.mcp.servers.get(server)) is None:
-            raise BadInput(f"unknown MCP server {server!r}")
+            raise BadInput(unknown_name("MCP server", server, config.mcp.servers))
         if settings.url is None:
             raise BadInput(f"{server!r} is a local (stdio) server; login needs one with a url")
         if error := asyncio.run(_with_toolsets(config, open_toolset, server_name=server, browse=open_browser)):
@@ -399,6 +402,8 @@ def import_servers(file: Any) -> None:
         from toolwire.runtime.mcp.config import as_toml, parse_mcp_servers
 
         servers, warnings = parse_mcp_servers(file.read())
+        if not servers:
+            raise BadInput("there are no servers in mcpServers or servers" + "".join(f"; {text}" for text in warnings))
         click.echo(as_toml(servers), nl=False)
         for text in warnings:
             click.echo(text, err=True)

@@ -1,7 +1,6 @@
 """`toolwire simulate`: serve a simulated model for tests, without a key or a network."""
 
 import contextlib
-import difflib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,12 +121,11 @@ def _example_request(protocol: str, address: "AddressFacts | None") -> tuple[str
 def _find_profiles(host: str, protocol: str) -> "tuple[HostProfile, ...]":
     """Return the profiles of a host for a protocol or all, or raise `BadInput` if there are none."""
     from toolwire.codec.hosts.registry import HOST_NAMES, host_profiles
+    from toolwire.codec.suggestions import unknown_name
     from toolwire.upstream.simulator.hosts.host import CHECKED_PROTOCOLS
 
     if host not in HOST_NAMES:
-        similar = difflib.get_close_matches(host, HOST_NAMES, n=1)
-        hint = f"did you mean {similar[0]!r}?" if similar else f"expected one of {', '.join(HOST_NAMES)}"
-        raise BadInput(f"unknown host {host!r}; {hint}")
+        raise BadInput(unknown_name("host", host, HOST_NAMES))
     profiles = {name: found for name, found in host_profiles(host).items() if name in CHECKED_PROTOCOLS}
     if protocol not in (ALL, *profiles):
         raise BadInput(f"no profile of {host} for {protocol}; it has one for {', '.join(profiles)}")

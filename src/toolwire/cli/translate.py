@@ -1,5 +1,6 @@
 """`toolwire translate`: translate a body or a stream from one protocol to another."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,7 +97,9 @@ def command(
         raise BadInput(f"{flags} can't be used with --kind stream")
     with report_bad_input():
         strictness = strict == "warning" or strict or False
-        output, losses = _translate(read_stdin(), source, target, kind, {"strict": strictness, **options})
+        body = read_stdin()
+        _check_contents(body, source, kind)
+        output, losses = _translate(body, source, target, kind, {"strict": strictness, **options})
     if report is not None:
         _write_report(losses, report)
     if output is None:
@@ -111,6 +114,25 @@ def command(
     # Flush here, so that click can still handle a closed pipe quietly.
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
+
+
+def _check_contents(body: bytes, source: str, kind: str) -> None:
+    """Raise `BadInput` for a body without anything to translate, as one of another protocol or kind."""
+    from toolwire.codec.interface import ResponseContext, Route
+    from toolwire.protocols import PROTOCOLS
+
+    codec, is_empty = PROTOCOLS[source], False
+    with contextlib.suppress(toolwire.ToolwireError):  # the translation reports what it can't repair
+        if kind == "request":
+            request = codec.decode_request(body, Route())
+            # A stored prompt or conversation can take the place of messages.
+            is_empty = not request.messages and request.continuation is None and b'"prompt"' not in body
+        elif kind == "response":
+            response = codec.decode_response(body, ResponseContext())
+            is_empty = not response.candidates and response.error is None
+    if is_empty:
+        missing = "messages" if kind == "request" else "answer"
+        raise BadInput(f"the body has no {missing}: is it a {kind} of {source}? --from and --kind describe the input")
 
 
 def _translate(

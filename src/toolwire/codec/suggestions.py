@@ -27,3 +27,12 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     quoted = [f'"{match}"' for match in similar]
     choices = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
     return f"did you mean {choices}?"
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], otherwise: str = "none are configured") -> str:
+    """Return the error for an unknown name, with the nearest known names and all of them; `otherwise` if none exist."""
+    choices = list(known)
+    if not choices:
+        return f"unknown {kind} {name!r}: {otherwise}"
+    suggestion = suggest(name, choices)
+    return f"unknown {kind} {name!r}{suggestion and f' ({suggestion})'}; expected one of {', '.join(choices)}"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from toolwire.codec.suggestions import unknown_name
 from toolwire.gateway.config import Config, RouteSection, configured_secrets
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
@@ -108,7 +109,7 @@ def _select_backend(record: Record, providers: Mapping[str, Provider], target: s
         raise JournalError(f"{record.id} was not sent to a provider: name one with --to")
     name, slash, model = (target or record.provider).partition("/")
     if name not in providers:
-        raise JournalError(f"unknown provider {name!r}: use --to with one of {', '.join(providers)}")
+        raise JournalError(unknown_name("provider", name, providers) + ("" if target else ": name one with --to"))
     if target is None:
         return Backend(providers[name], record.model or None)
     if slash:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.codec.interface import Codec, Route
-from toolwire.codec.suggestions import suggest
+from toolwire.codec.suggestions import suggest, unknown_name
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
@@ -336,7 +336,7 @@ class App:
         body, executor = await http_request.read_body(self._limits.body), self._dispatcher.services.body_executor
         dry_run, client_body = await executor.run(_read_dry_run, body, heavy=is_heavy_body(body))
         if dry_run.protocol not in PROTOCOLS:
-            message = f"unknown protocol {dry_run.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
+            message = unknown_name("protocol", dry_run.protocol, PROTOCOLS)
             raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
         client_request = ClientRequest(
             codec=PROTOCOLS[dry_run.protocol],

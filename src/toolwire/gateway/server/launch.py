@@ -228,7 +228,19 @@ def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Calla
         require_shared_file(config.state, os.environ)
     limits, warning = fit_limits(config.limits, raise_file_limit())
     config = replace(config, limits=limits)
-    listener = open_listener(config.server.host, config.server.port)
+    with open_listener(config.server.host, config.server.port) as listener:
+        return _serve_on(listener, config, catch_all, workers, echo, warning)
+
+
+def _serve_on(
+    listener: socket.socket,
+    config: Config,
+    catch_all: str | None,
+    workers: int,
+    echo: Callable[[str], None],
+    warning: str | None,
+) -> int:
+    """Serve on this socket until a signal arrives, and return the exit code."""
     config = override_server(config, None, listener.getsockname()[1])
     providers, notes = asyncio.run(_prepare_providers(config))
     shared_resources = make_shared_resources(config, os.environ, workers)

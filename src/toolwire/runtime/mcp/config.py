@@ -123,7 +123,7 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def parse_mcp_servers(text: bytes) -> tuple[dict[str, McpServerConfig], list[str]]:
-    """Parse another tool's server file (`{"mcpServers": {...}}`).
+    """Parse another tool's server file (`{"mcpServers": {...}}`, or VS Code's `{"servers": {...}}`).
 
     Returns the servers by name, and a note on each part that was not imported.
     """
@@ -131,9 +131,9 @@ def parse_mcp_servers(text: bytes) -> tuple[dict[str, McpServerConfig], list[str
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise McpConfigError(f"invalid JSON: {error}") from None
-    tables = document.get("mcpServers", document.get("servers")) if isinstance(document, dict) else None
+    tables = _server_tables(document) if isinstance(document, dict) else None
     if not isinstance(tables, dict):
-        raise McpConfigError("missing key mcpServers")
+        raise McpConfigError("missing key mcpServers, or servers as in VS Code")
     servers, notes = dict[str, McpServerConfig](), list[str]()
     for name, table in tables.items():
         if not isinstance(table, dict):
@@ -144,6 +144,14 @@ def parse_mcp_servers(text: bytes) -> tuple[dict[str, McpServerConfig], list[str
         servers[_valid_name(name, servers)] = _convert_table(fields, name)
     check_servers(McpSection(servers=servers))
     return servers, notes
+
+
+def _server_tables(document: dict[str, Any]) -> Any:
+    """Return the servers of a file, which are under `servers` in VS Code's mcp.json, and `mcp` in its settings."""
+    settings = document.get("mcp")
+    if isinstance(settings, dict):
+        document = settings | document
+    return document.get("mcpServers", document.get("servers"))
 
 
 def _import_fields(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
