@@ -36,7 +36,8 @@ FAKE = f"""#!{sys.executable}
 import json, os, signal, sys, time, urllib.request
 from pathlib import Path
 
-folder = next((Path(value) for name, value in os.environ.items() if Path(value).parts[-1:] == ("agent",)), None)
+agents = [Path(value) for value in os.environ.values() if "/toolwire/agents/" in value and value.startswith("/")]
+folder = min(agents, key=lambda path: len(path.parts), default=None)
 found = [] if folder is None else [one for one in folder.rglob("*") if one.is_file()]
 files = {{str(one.relative_to(folder)): one.read_text() for one in found}}
 root = os.environ.get("ANTHROPIC_BASE_URL")
@@ -114,6 +115,7 @@ def desk(tmp_path: Path) -> UserMachine:
 def root() -> Iterator[str]:
     """The URL of a gateway that is already running and requires a key."""
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
+    config += '\n[models."up/model"]\ncontext = 32768\n'
     with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
         yield url
 
@@ -126,7 +128,10 @@ def configured(desk: UserMachine, root: str) -> None:
 def claude_target(record: AgentRecord) -> tuple[str, str, str]:
     assert "ANTHROPIC_API_KEY" not in record.environment
     assert json.loads(record.files[".claude.json"])["hasCompletedOnboarding"] is True
-    assert record.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
+    assert record.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "up/small"
+    assert record.environment["ANTHROPIC_DEFAULT_SONNET_MODEL"] == "up/model"
+    assert record.environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "32768"
+    assert record.environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "8192"
     option, model, *_ = record.arguments
     assert option == "--model"
     return record.environment["ANTHROPIC_BASE_URL"], record.environment["ANTHROPIC_AUTH_TOKEN"], model
@@ -136,12 +141,14 @@ def codex_target(record: AgentRecord) -> tuple[str, str, str]:
     config = tomllib.loads(record.files["config.toml"])
     provider = config["model_providers"][config["model_provider"]]
     assert provider["wire_api"] == "responses"
+    assert (config["model_context_window"], config["model_auto_compact_token_limit"]) == (32768, 26214)
     return provider["base_url"], record.environment[provider["env_key"]], config["model"]
 
 
 def gemini_target(record: AgentRecord) -> tuple[str, str, str]:
     settings = json.loads(record.files[".gemini/settings.json"])
     assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+    assert settings["model"]["compressionThreshold"] == 0.0219
     assert "GOOGLE_GENAI_USE_VERTEXAI" not in record.environment
     option, model, *_ = record.arguments
     assert option == "-m"
@@ -153,8 +160,11 @@ def opencode_target(package: str) -> Callable[[AgentRecord], tuple[str, str, str
         config = json.loads(record.environment["OPENCODE_CONFIG_CONTENT"])
         provider: dict[str, Any] = config["provider"]["toolwire"]
         assert provider["npm"] == package
-        assert config["model"] == config["small_model"] == f"toolwire/{next(iter(provider['models']))}"
-        return provider["options"]["baseURL"], provider["options"]["apiKey"], next(iter(provider["models"]))
+        assert config["small_model"] == "toolwire/up/small"
+        model = config["model"].removeprefix("toolwire/")
+        assert provider["models"][model]["limit"] == {"context": 32768, "output": 8192}
+        assert "up/small" in provider["models"]
+        return provider["options"]["baseURL"], provider["options"]["apiKey"], model
 
     return read
 
@@ -162,7 +172,9 @@ def opencode_target(package: str) -> Callable[[AgentRecord], tuple[str, str, str
 def qwen_target(kind: str, *names: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
     def read(record: AgentRecord) -> tuple[str, str, str]:
         assert record.arguments[:2] == ["--auth-type", kind]
-        assert json.loads(record.files["settings.json"])["security"]["auth"]["selectedType"] == kind
+        settings = json.loads(record.files["settings.json"])
+        assert settings["security"]["auth"]["selectedType"] == kind
+        assert settings["model"]["generationConfig"]["contextWindowSize"] == 32768
         address, key, model = (record.environment[name] for name in names)
         return address, key, model
 
@@ -192,13 +204,64 @@ def test_every_agent_and_protocol_has_a_case() -> None:
 @pytest.mark.parametrize(("name", "protocol"), SETTINGS)
 def test_agent_is_configured_for_the_gateway(desk: UserMachine, root: str, name: str, protocol: str) -> None:
     configured(desk, root)
-    options = ["--model", "any/model", "--protocol", protocol]
+    options = ["--model", "up/model", "--protocol", protocol]
+    options += ["--small-model", "up/small"] if AGENTS[name].has_small_model else []
     code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
     assert (code, said) == (0, "")
     read, path = SETTINGS[name, protocol]
-    assert read(desk.record) == (root + path, KEY, "any/model")
+    assert read(desk.record) == (root + path, KEY, "up/model")
     assert desk.record.arguments[-3:] == ["-p", "--yes", "Hi there"]
     assert "127.0.0.1" in desk.record.environment["NO_PROXY"]
+    kept = [path for path in (desk.folder / "state").rglob("*") if path.is_file()]
+    assert not any(KEY in path.read_text() for path in kept)
+    assert {
+        path.stat().st_mode & 0o77 for path in (desk.folder / "state" / "toolwire" / "agents" / name).iterdir()
+    } == {0}
+
+
+def test_sessions_and_settings_of_a_project_are_kept(desk: UserMachine, root: str) -> None:
+    configured(desk, root)
+    for agent, added, mine in (
+        ("claude", ".claude.json", '{"projects": {"/x": {"trusted": true}}}'),
+        ("gemini", ".gemini/settings.json", '{"model": {"name": "x"}, "privacy": {"usageStatisticsEnabled": true}}'),
+        ("codex", "config.toml", '[projects."/x \\"y\\""]\ntrust_level = "trusted"\n'),
+    ):
+        assert desk.launch(agent, "--model", "up/model") == (0, "")
+        (folder,) = (desk.folder / "state" / "toolwire" / "agents" / agent).iterdir()
+        (folder / added).write_text(mine)
+        (folder / "session.jsonl").write_text("earlier")
+        assert desk.launch(agent, "--model", "up/model", "--", "--resume", "abc") == (0, "")
+        assert desk.record.files["session.jsonl"] == "earlier"
+        text = desk.record.files[added]
+        kept = tomllib.loads(text) if added.endswith(".toml") else json.loads(text)
+        if agent == "gemini":
+            assert kept["model"] == {"name": "x", "compressionThreshold": 0.0219}
+            assert kept["privacy"] == {"usageStatisticsEnabled": False}
+        else:
+            assert kept["projects"] in ({"/x": {"trusted": True}}, {'/x "y"': {"trust_level": "trusted"}})
+            assert len(kept) > 1
+
+
+def test_program_that_cannot_run_is_a_one_line_error(desk: UserMachine, root: str) -> None:
+    configured(desk, root)
+    (desk.folder / "bin" / "claude").write_bytes(b"\x00not a program")
+    package = AGENTS["claude"].package
+    message = f"Error: can't run {desk.folder}/bin/claude: Exec format error; try npm install -g {package}\n"
+    assert desk.launch("claude") == (2, message)
+
+
+def test_unknown_models_are_refused_before_the_agent_starts(desk: UserMachine, root: str) -> None:
+    configured(desk, root)
+    for options in (["--model", "upp/model"], ["--model", "up/model", "--small-model", "upp/model"]):
+        code, message = desk.launch("claude", *options)
+        assert code == 2
+        assert message.startswith("Error: unknown provider 'upp' in model 'upp/model' (did you mean \"up\"?)")
+        assert message.count("\n") == 1
+    assert desk.launch("codex", "--small-model", "up/model") == (
+        2,
+        "Error: codex uses one model for everything: leave out --small-model\n",
+    )
+    assert not (desk.folder / "work" / "told.json").exists()
 
 
 def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
@@ -209,14 +272,14 @@ def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
         http_client.get(desk.record.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
-def test_no_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
+def test_no_temporary_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
     user_settings = desk.folder / "home" / ".claude.json"
     user_settings.write_text("{}")
     assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
     assert [one.name for one in user_settings.parent.rglob("*")] == [".claude.json"]
     assert user_settings.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
-    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"agents", "seal.key", "state.db"}
 
 
 def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> None:
@@ -225,7 +288,7 @@ def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> No
         process.send_signal(signal.SIGINT)  # handled by the agent
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 7
-    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"agents", "seal.key", "state.db"}
 
 
 def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:

@@ -1,11 +1,14 @@
 """`toolwire launch`: start a coding agent that talks to the gateway.
 
-Each agent gets environment variables, arguments and settings in a temporary folder, so that the user's own settings
-are neither read nor changed.
+Each agent gets environment variables, arguments, and a settings folder of its own for each project, so that the user's
+own settings are neither read nor changed, and its sessions can be resumed. Keys are only in the environment.
 """
 
+import hashlib
+import http.client
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,9 +16,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import click
 from msgspec import Struct
@@ -37,8 +42,12 @@ class LaunchTarget(Struct, frozen=True, kw_only=True):
     gateway_url: str
     api_key: str
     model: str | None
+    # For titles and other small tasks.
+    small_model: str | None = None
     protocol: str
-    # A temporary folder for the agent's settings, removed when it ends.
+    # Tokens of prompt and response together; None if unknown.
+    context: int | None = None
+    # The folder of the agent's settings and sessions for this project.
     config_folder: Path
 
 
@@ -48,7 +57,7 @@ class LaunchSetup(Struct, frozen=True, kw_only=True):
     # Variables to set; None removes a variable that would point the agent elsewhere.
     env: dict[str, str | None]
     arguments: tuple[str, ...] = ()
-    # File contents by path below the settings folder.
+    # File contents by path below the settings folder. JSON is merged with what the agent added in earlier runs.
     files: dict[str, str] = {}
 
 
@@ -61,6 +70,9 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     # The protocols it can speak, the default first. Chat is never the default: it has no field for thinking signatures.
     protocols: tuple[str, ...]
     build_setup: Callable[[LaunchTarget], LaunchSetup]
+    # The arguments that resume a session.
+    resume: str
+    has_small_model: bool = False
 
 
 def _format_json(value: Any) -> str:
@@ -71,6 +83,15 @@ def _format_json(value: Any) -> str:
 def _model_arguments(target: LaunchTarget, *option: str) -> tuple[str, ...]:
     """Return the option and the model to pass to the agent; empty if the user named no model."""
     return () if target.model is None else (*option, target.model)
+
+
+_SMALL_CONTEXT = 128_000
+_MOST_OUTPUT = 32_000
+
+
+def _output_limit(context: int) -> int:
+    """Return the tokens that a response may take, so that most of the context is left for the prompt."""
+    return min(_MOST_OUTPUT, context // 4)
 
 
 def _claude_setup(target: LaunchTarget) -> LaunchSetup:
@@ -91,8 +112,15 @@ def _claude_setup(target: LaunchTarget) -> LaunchSetup:
         "DISABLE_TELEMETRY": "1",
     }
     if target.model is not None:
+        env |= dict.fromkeys(("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL"), target.model)
+    if (small_model := target.small_model or target.model) is not None:
         # The models that Claude Code uses for small tasks.
-        env |= dict.fromkeys(("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), target.model)
+        env |= dict.fromkeys(("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), small_model)
+    if target.context is not None:
+        # It compacts at this size, and assumes a million tokens for models that it does not know.
+        env["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(target.context)
+        if target.context < _SMALL_CONTEXT:
+            env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(_output_limit(target.context))
     return LaunchSetup(
         env=env,
         arguments=_model_arguments(target, "--model"),
@@ -103,6 +131,9 @@ def _claude_setup(target: LaunchTarget) -> LaunchSetup:
 def _codex_setup(target: LaunchTarget) -> LaunchSetup:
     """Return the environment, arguments and settings that point Codex at the gateway."""
     model = "" if target.model is None else f"model = {json.dumps(target.model)}\n"
+    if target.context is not None:
+        model += f"model_context_window = {target.context}\n"
+        model += f"model_auto_compact_token_limit = {target.context * 4 // 5}\n"
     return LaunchSetup(
         env={"CODEX_HOME": str(target.config_folder), "TOOLWIRE_KEY": target.api_key},
         files={
@@ -120,19 +151,41 @@ enabled = false
 
 [feedback]
 enabled = false
-"""
+{_read_trusted_projects(target.config_folder / "config.toml")}"""
         },
     )
 
 
+def _read_trusted_projects(path: Path) -> str:
+    """Return the `[projects]` of Codex's previous settings as TOML, so that it does not ask again whom to trust."""
+    import tomllib
+
+    try:
+        projects = tomllib.loads(path.read_text(encoding="utf-8")).get("projects", {})
+    except (OSError, ValueError):
+        return ""
+    levels = [(name, table.get("trust_level")) for name, table in projects.items() if isinstance(table, dict)]
+    return "".join(
+        f"\n[projects.{json.dumps(name)}]\ntrust_level = {json.dumps(level)}\n"
+        for name, level in levels
+        if isinstance(level, str)
+    )
+
+
+# What Gemini CLI assumes of every model. It compacts at a share of that.
+_GEMINI_CONTEXT = 1_048_576
+
+
 def _gemini_setup(target: LaunchTarget) -> LaunchSetup:
     """Return the environment, arguments and settings that point Gemini CLI at the gateway."""
-    settings = {
+    settings: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
     }
+    if target.context is not None:
+        settings["model"] = {"compressionThreshold": round(min(0.7, 0.7 * target.context / _GEMINI_CONTEXT), 4)}
     return LaunchSetup(
         env={
             "GEMINI_CLI_HOME": str(target.config_folder),
@@ -160,9 +213,12 @@ def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
     """Return the environment, arguments and settings that point opencode at the gateway."""
     package, path = _SDK_PACKAGES[target.protocol]
     model = target.model or DEFAULT_MODEL
+    small_model, context = target.small_model or model, target.context
+    # Without a limit, opencode never compacts.
+    limits = {} if context is None else {"limit": {"context": context, "output": _output_limit(context)}}
     config = {
         "model": f"toolwire/{model}",
-        "small_model": f"toolwire/{model}",
+        "small_model": f"toolwire/{small_model}",
         "autoupdate": False,
         "share": "disabled",
         "provider": {
@@ -170,7 +226,7 @@ def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
                 "name": "toolwire",
                 "npm": package,
                 "options": {"baseURL": target.gateway_url + path, "apiKey": target.api_key},
-                "models": {model: {"name": model}},
+                "models": {small_model: {"name": small_model}} | {model: {"name": model, **limits}},
             }
         },
     }
@@ -200,12 +256,14 @@ _QWEN_PROTOCOLS = {
 def _qwen_setup(target: LaunchTarget) -> LaunchSetup:
     """Return the environment, arguments and settings that point Qwen Code at the gateway."""
     auth_type, url_variable, path, key_variable, model_variable = _QWEN_PROTOCOLS[target.protocol]
-    settings = {
+    settings: dict[str, Any] = {
         "security": {"auth": {"selectedType": auth_type}},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
     }
+    if target.context is not None:
+        settings["model"] = {"generationConfig": {"contextWindowSize": target.context}}
     return LaunchSetup(
         env={
             "QWEN_HOME": str(target.config_folder),
@@ -220,23 +278,46 @@ def _qwen_setup(target: LaunchTarget) -> LaunchSetup:
 
 AGENTS = {
     "claude": AgentProgram(
-        executable="claude", package="@anthropic-ai/claude-code", protocols=("anthropic",), build_setup=_claude_setup
+        executable="claude",
+        package="@anthropic-ai/claude-code",
+        protocols=("anthropic",),
+        build_setup=_claude_setup,
+        resume="--resume ID",
+        has_small_model=True,
     ),
     "codex": AgentProgram(
-        executable="codex", package="@openai/codex", protocols=("openai-responses",), build_setup=_codex_setup
+        executable="codex",
+        package="@openai/codex",
+        protocols=("openai-responses",),
+        build_setup=_codex_setup,
+        resume="resume ID",
     ),
     "gemini": AgentProgram(
-        executable="gemini", package="@google/gemini-cli", protocols=("gemini",), build_setup=_gemini_setup
+        executable="gemini",
+        package="@google/gemini-cli",
+        protocols=("gemini",),
+        build_setup=_gemini_setup,
+        resume="--resume",
     ),
     "opencode": AgentProgram(
-        executable="opencode", package="opencode-ai", protocols=tuple(_SDK_PACKAGES), build_setup=_opencode_setup
+        executable="opencode",
+        package="opencode-ai",
+        protocols=tuple(_SDK_PACKAGES),
+        build_setup=_opencode_setup,
+        resume="--session ID",
+        has_small_model=True,
     ),
     "qwen": AgentProgram(
-        executable="qwen", package="@qwen-code/qwen-code", protocols=tuple(_QWEN_PROTOCOLS), build_setup=_qwen_setup
+        executable="qwen",
+        package="@qwen-code/qwen-code",
+        protocols=tuple(_QWEN_PROTOCOLS),
+        build_setup=_qwen_setup,
+        resume="--resume ID",
     ),
 }
 
 _START_TIMEOUT = 20
+_LIMIT_MODEL = 64 * 1024
 _LISTENING_PREFIX = "toolwire listens on "
 
 
@@ -248,27 +329,43 @@ _LISTENING_PREFIX = "toolwire listens on "
     shell_complete=complete_models,
     help="Default: TOOLWIRE_MODEL, or the agent's own model, routed by the gateway.",
 )
+@click.option(
+    "--small-model",
+    metavar="PROVIDER/MODEL",
+    shell_complete=complete_models,
+    help="For titles and other small tasks. Default: --model.",
+)
 @click.option("--protocol", "protocol", metavar="PROTOCOL", help="For agents that support several protocols.")
 @config_option
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
 def command(
-    *, name: str, model: str | None, protocol: str | None, config_path: Path | None, arguments: tuple[str, ...]
+    *,
+    name: str,
+    model: str | None,
+    small_model: str | None,
+    protocol: str | None,
+    config_path: Path | None,
+    arguments: tuple[str, ...],
 ) -> None:
     """Start AGENT in this terminal: claude, codex, gemini, opencode or qwen.
 
     The agent uses the gateway at the configured address. If none is running there, one is started and stopped with the
-    agent. The agent's settings are in a temporary folder, which is removed afterwards: your own settings are neither
-    read nor changed.
+    agent. Your own settings of the agent are neither read nor changed: it gets a folder for each project, below
+    ~/.local/state/toolwire, which keeps its sessions but no keys. It is told the context window of the model, so that
+    it compacts its history in time.
 
     \b
     Examples:
       toolwire launch claude --model openai/gpt-5.5
       toolwire launch codex --model anthropic/claude-sonnet-4-5 -- exec "Fix the tests."
+      toolwire launch claude -- --resume SESSION
     """
     agent = AGENTS[name]
     program = shutil.which(agent.executable)
     if program is None:
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
+    if small_model is not None and not agent.has_small_model:
+        raise BadInput(f"{name} uses one model for everything: leave out --small-model")
     if protocol is not None and protocol not in agent.protocols:
         from toolwire.codec.suggestions import suggest
 
@@ -277,24 +374,66 @@ def command(
         raise BadInput(
             f"{name} does not support protocol {protocol!r}{hint and f' ({hint})'}; expected one of {expected}"
         )
+    selected = {"--model": model, "--small-model": small_model, "--protocol": protocol}
+    context = None
     with report_bad_input():
         from toolwire.gateway.config import load_config
 
         model = default_model(model)
         server = load_config(config_path).config.server
         with _temporary_folder(name) as folder, _ensure_gateway(server, config_path, model, folder) as gateway_url:
-            config_folder = folder / "agent"
-            config_folder.mkdir()
             api_key = server.keys[0] if server.keys else "none"
+            for requested in filter(None, (small_model, model)):
+                context = _fetch_context(gateway_url, api_key, requested)
             target = LaunchTarget(
                 gateway_url=gateway_url,
                 api_key=api_key,
                 model=model,
+                small_model=small_model,
                 protocol=protocol or agent.protocols[0],
-                config_folder=config_folder,
+                context=context if model is not None else None,
+                config_folder=_project_folder(name, Path.cwd()),
             )
             exit_code = _run_agent(program, agent, target, arguments)
+    if sys.stderr.isatty():
+        options = "".join(f" {option} {shlex.quote(value)}" for option, value in selected.items() if value is not None)
+        click.echo(f"resume a session with: toolwire launch {name}{options} -- {agent.resume}", err=True)
     sys.exit(exit_code)
+
+
+def _project_folder(name: str, project: Path) -> Path:
+    """Return the folder for an agent's settings and sessions of a project, which only the user can read."""
+    from toolwire.gateway.config import state_directory
+
+    path = os.path.realpath(project)
+    digest = hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest()[:12]
+    folder = state_directory(os.environ) / "agents" / name / f"{Path(path).name or 'root'}-{digest}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise BadInput(f"can't write to {folder}: {error.strerror}") from None
+    return folder
+
+
+def _fetch_context(gateway_url: str, api_key: str, model: str) -> int | None:
+    """Return the context window of a model, as the gateway knows it; None if it does not.
+
+    Raises `BadInput` for a model that the gateway does not serve.
+    """
+    connection = http.client.HTTPConnection(urlsplit(gateway_url).netloc, timeout=_START_TIMEOUT)
+    try:
+        connection.request("GET", f"/v1/models/{quote(model)}", headers={"authorization": f"Bearer {api_key}"})
+        response = connection.getresponse()
+        body = json.loads(response.read(_LIMIT_MODEL))
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    if response.status == HTTPStatus.NOT_FOUND:
+        raise BadInput(str(body["error"]["message"]))
+    context = body.get("context_length")
+    return context if isinstance(context, int) else None
 
 
 @contextmanager
@@ -351,22 +490,45 @@ def _wait_for_gateway(process: subprocess.Popen[bytes], log: Path) -> str:
     raise BadInput(f"the gateway did not start within {_START_TIMEOUT} seconds")
 
 
+def _merge_settings(path: Path, text: str) -> str:
+    """Return settings with those that the agent added to its file in an earlier run, if that is JSON."""
+    if path.suffix != ".json" or not path.exists():
+        return text
+    try:
+        existing = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return text
+    return _format_json(_merge(existing, json.loads(text))) if isinstance(existing, dict) else text
+
+
+def _merge(existing: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the members of another added, which win."""
+    merged = dict(existing)
+    for name, value in added.items():
+        earlier = merged.get(name)
+        merged[name] = _merge(earlier, value) if isinstance(earlier, dict) and isinstance(value, dict) else value
+    return merged
+
+
 def _run_agent(program: str, agent: AgentProgram, target: LaunchTarget, arguments: tuple[str, ...]) -> int:
     """Run the agent in this terminal and return its exit code, as a shell reports it."""
     setup = agent.build_setup(target)
     for name, text in setup.files.items():
         path = target.config_folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(_merge_settings(path, text), encoding="utf-8")
     # The gateway is on this machine, which a configured proxy could not reach.
     no_proxy = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost,::1")))
     variables = os.environ | setup.env | {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
     environment = {name: value for name, value in variables.items() if value is not None}
     # The agent handles Ctrl-C itself; signals that terminate this command are forwarded to the agent.
     signal.signal(signal.SIGINT, lambda *_: None)
-    process = subprocess.Popen(  # noqa: S603 - the agent that the user named
-        [program, *setup.arguments, *arguments], env=environment
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the agent that the user named
+            [program, *setup.arguments, *arguments], env=environment
+        )
+    except OSError as error:
+        raise BadInput(f"can't run {program}: {error.strerror}; try npm install -g {agent.package}") from None
     for signal_number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, lambda signal_number, _: process.send_signal(signal_number))
     return_code = process.wait()

@@ -199,7 +199,7 @@ def startup_message(gateway: Gateway) -> str:
         lines.append(f"recording {contents}: toolwire journal tail -f")
     lines += [
         "point a client at it:",
-        f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY={key} claude",
+        f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_AUTH_TOKEN={key} claude",
         f"  codex -c openai_base_url={root}/v1",
         f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
         f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python your_agent.py",
@@ -229,7 +229,7 @@ def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Calla
     limits, warning = fit_limits(config.limits, raise_file_limit())
     config = replace(config, limits=limits)
     with open_listener(config.server.host, config.server.port) as listener:
-        return _serve_on(listener, config, catch_all, workers, echo, warning)
+        return _serve_on(listener, config, catch_all, workers, echo, warning=warning)
 
 
 def _serve_on(
@@ -238,6 +238,7 @@ def _serve_on(
     catch_all: str | None,
     workers: int,
     echo: Callable[[str], None],
+    *,
     warning: str | None,
 ) -> int:
     """Serve on this socket until a signal arrives, and return the exit code."""
