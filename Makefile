@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 
 test-mcp: $(READY) ## run the official MCP conformance suite and third-party servers (needs npm)
 	$(BIN)/python -m tests.mcp_conformance --cache $(CACHE)/mcp
+
+test-install: $(READY) ## build the packages and try them in clean environments (7 minutes)
+	$(BIN)/python -m tests.clean_install $(ARGUMENTS)
 
 test-servers: $(READY) $(CACHE)/servers/.ready ## send requests to a real llama.cpp server, and let vendors' packages judge them
 	TOOLWIRE_SERVERS=$(CACHE)/servers $(BIN)/pytest tests/real_servers $(ARGUMENTS)

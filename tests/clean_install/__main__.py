@@ -1,0 +1,162 @@
+"""Build the wheel and the source distribution, and try them in clean environments (`make test-install`).
+
+Every Python from 3.11 on that is found is tried: the wheel without extras, with all commands, and with each extra. The
+source distribution and `uvx --from .` are tried once.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.clean_install.actions import find_problems, find_unnamed_extras, run, serving
+from toolwire.installation import EXTRAS
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SIZE = 70_000_000
+"""Bytes that the default install may take."""
+
+
+def write(text: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def find_pythons() -> dict[str, str]:
+    """Return an interpreter for each version from 3.11 on: of pyenv, and on the path."""
+    candidates = [str(path) for path in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))]
+    candidates += [found for minor in range(11, 30) if (found := shutil.which(f"python3.{minor}"))]
+    pythons: dict[str, str] = {}
+    for candidate in [sys.executable, *candidates]:
+        question = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+        asked = subprocess.run([candidate, "-c", question], capture_output=True, text=True, check=False)
+        version = asked.stdout.strip()
+        if asked.returncode == 0 and tuple(map(int, version.split("."))) >= (3, 11):
+            pythons.setdefault(version, candidate)
+    return dict(sorted(pythons.items(), key=lambda item: int(item[0].partition(".")[2])))
+
+
+def create_environment(python: str, folder: Path, *requirements: str) -> tuple[Path, float]:
+    """Create an environment with these requirements; return its folder of programs, and the seconds of the install."""
+    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    started = time.monotonic()
+    subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", *requirements], check=True)
+    return folder / "bin", time.monotonic() - started
+
+
+def folder_size(folder: Path) -> int:
+    """Return the bytes of all files below a folder, without pip and compiled modules."""
+    return sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts and "pip" not in path.parts
+    )
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build both distributions; return the wheel and the source distribution."""
+    programs, _ = create_environment(sys.executable, folder / "build", "build", "uv")
+    subprocess.run(
+        [str(programs / "python"), "-m", "build", "--outdir", str(folder / "dist"), str(ROOT)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    (wheel,), (source,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+    return wheel, source
+
+
+def try_default(version: str, python: str, package: Path, folder: Path) -> Iterator[str]:
+    """Try an install without extras."""
+    programs, seconds = create_environment(python, folder, str(package))
+    size = folder_size(folder / "lib")
+    write(f"{version} {package.name}: {size / 1e6:.0f} MB in {seconds:.0f} s")
+    if size > LIMIT_SIZE:
+        yield f"{size} bytes are more than {LIMIT_SIZE}"
+    home = folder / "home"
+    home.mkdir()
+    yield from find_problems(str(programs / "toolwire"), home)
+    yield from find_unnamed_extras(str(programs / "toolwire"), home)
+
+
+def try_extra(version: str, python: str, package: Path, extra: str, folder: Path) -> Iterator[str]:
+    """Try an install with one extra."""
+    programs, seconds = create_environment(python, folder, f"{package}[{extra}]")
+    write(f"{version} {package.name}[{extra}]: {folder_size(folder / 'lib') / 1e6:.0f} MB in {seconds:.0f} s")
+    question = f"from toolwire.installation import has_extra; assert has_extra({extra!r})"
+    code, output = run([str(programs / "python"), "-c", question], folder)
+    if code != 0:
+        yield f"the extra is not complete: {output}"
+    code, output = run([str(programs / "toolwire"), "ask", "hi"], folder)
+    if code != 0:
+        yield f"ask: {output}"
+
+
+def try_uvx(folder: Path) -> Iterator[str]:
+    """Try `uvx --from . toolwire serve`, with pip's settings of where packages are."""
+    programs = folder / "build" / "bin"
+    settings = subprocess.run(
+        [str(programs / "python"), "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
+    found = {
+        line.partition("=")[0].rpartition(".")[2]: line.partition("=")[2].strip("'")
+        for line in settings.stdout.splitlines()
+    }
+    names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+    environment = os.environ | {name: found[key] for key, name in names.items() if key in found}
+    environment |= {"HOME": str(folder), "UV_CACHE_DIR": str(folder / "uv")}
+    environment |= {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    started = time.monotonic()
+    command = [
+        str(programs / "uvx"),
+        "--python",
+        sys.executable,
+        "--from",
+        str(ROOT),
+        "toolwire",
+        "serve",
+        "--port",
+        "0",
+    ]
+    try:
+        with serving([*command, "serve", "--port", "0"], folder, environment):
+            write(f"uvx --from . toolwire serve: starts after {time.monotonic() - started:.0f} s, without a cache")
+    except AssertionError as error:
+        yield f"uvx: {error}"
+
+
+def main() -> int:
+    """Try everything, print each problem, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", action="append", help="only this version, such as 3.13")
+    parser.add_argument("--extra", action="append", choices=[*EXTRAS, "none"], help="only this extra")
+    options = parser.parse_args()
+    pythons = {name: path for name, path in find_pythons().items() if name in (options.python or [name])}
+    problems: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="toolwire-install-") as name:
+        folder = Path(name)
+        wheel, source = build(folder)
+        write(f"built {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) and {source.name}")
+        for version, python in pythons.items():
+            problems += [f"{version}: {text}" for text in try_default(version, python, wheel, folder / version)]
+            for extra in options.extra or EXTRAS:
+                if extra != "none":
+                    found = try_extra(version, python, wheel, extra, folder / f"{version}-{extra}")
+                    problems += [f"{version} with {extra}: {text}" for text in found]
+                    shutil.rmtree(folder / f"{version}-{extra}")
+        version, python = next(iter(pythons.items()))
+        problems += [f"source: {text}" for text in try_default(version, python, source, folder / "source")]
+        problems += try_uvx(folder)
+    for problem in problems:
+        write(f"problem: {problem}")
+    write(f"{len(problems)} problems with Python {', '.join(pythons)}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
