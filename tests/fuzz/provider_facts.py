@@ -7,9 +7,8 @@ from tests.fuzz.engine import Target
 from tests.fuzz.mutations import TOKENS
 from toolwire.canonical.errors import ApiError
 from toolwire.gateway.errors import encode_retry_after, read_retry_after
-from toolwire.gateway.providers.models import installed_models
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.models.listings import preset_context, read_entry
+from toolwire.upstream.models.listings import preset_context, read_entry, read_list
 
 _ENTRIES = (
     {
@@ -54,7 +53,7 @@ def _check_entry(data: bytes) -> None:
             assert count is None or 0 < count < 2**53, count
         if info.prices is not None:
             assert math.isfinite(info.prices.input), info.prices
-    assert all(isinstance(name, str) for name in installed_models(data))
+        assert all(isinstance(name, str) for name in read_list(protocol, data) or ())
 
 
 _DELAYS = (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.output.terminal import Column, Table, json_option, print_json, print_line, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from toolwire.gateway.config import Config
     from toolwire.gateway.providers.models import ListedModel
 
-_LONGEST_NAME = 48
-
 
 @click.command("models", short_help="List the models of the providers.")
 @click.argument("provider", required=False, metavar="[PROVIDER]")
@@ -23,7 +22,7 @@ _LONGEST_NAME = 48
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Per provider. Default: 5."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the models as JSON.")
+@json_option("Print all names as JSON, with all facts that are known.")
 def command(provider: str | None, config_path: Path | None, timeout: float, *, as_json: bool) -> None:
     """List the models that requests can name, of all providers or of PROVIDER.
 
@@ -43,9 +42,10 @@ def command(provider: str | None, config_path: Path | None, timeout: float, *, a
         from toolwire.gateway.config import load_config
 
         config = load_config(config_path).config
-        models, errors = asyncio.run(_fetch_models(config, provider, timeout))
+        with show_progress("asking the providers for their models"):
+            models, errors = asyncio.run(_fetch_models(config, provider, timeout))
     for name, error in errors.items():
-        click.echo(f"{name}: {error}", err=True)
+        print_line((f"{name}: {error}", "warning"), err=True)
     if as_json:
         _print_json(models)
     else:
@@ -105,35 +105,34 @@ def _print_json(models: "Sequence[ListedModel]") -> None:
         {"id": model.id, "provider": model.provider, "model": model.model, **msgspec.to_builtins(_describe(model))}
         for model in models
     ]
-    click.echo(msgspec.json.format(msgspec.json.encode({"models": entries}), indent=2).decode())
+    print_json({"models": entries})
 
 
 def _print_table(models: "Sequence[ListedModel]") -> None:
     """Print one line for each model, and for each route with a name."""
     ids = {model.id for model in models}
-    rows = [("MODEL", "CONTEXT", "$/M IN", "$/M OUT")]
+    rows: list[tuple[str, ...]] = []
     for model in models:
         if model.id == model.model and f"{model.provider}/{model.model}" in ids:
             continue  # the star of `provider/model` says so
         info = _describe(model)
         prices = ("", "") if info.prices is None else (f"{info.prices.input:g}", f"{info.prices.output:g}")
-        rows.append((_format_name(model, ids), _format_tokens(info.context), *prices))
-    if len(rows) == 1:
-        click.echo("no models")
+        is_short = model.id == f"{model.provider}/{model.model}" and model.model in ids
+        rows.append((_format_name(model), "*" if is_short else "", _format_tokens(info.context), *prices))
+    if not rows:
+        print_line("no models", err=True)
         return
-    width = min(max(len(name) for name, *_ in rows), _LONGEST_NAME)
-    for name, *facts in rows:
-        click.echo(f"{name:{width}} {' '.join(f'{fact:>9}' for fact in facts)}".rstrip())
-    if any(name.endswith(" *") for name, *_ in rows):
-        click.echo("\n* also without the provider in front")
+    numbers = [Column(title, align_right=True) for title in ("context", "$/M in", "$/M out")]
+    Table(Column("model", is_flexible=True), Column(""), *numbers).print_rows(rows)
+    if any(star for _, star, *_ in rows):
+        print_line(("* also without the provider in front", "muted"), err=True)
 
 
-def _format_name(model: "ListedModel", ids: set[str]) -> str:
-    """Return a model's name, with a star if it needs no provider, or with the model that a route leads to."""
-    if model.id == f"{model.provider}/{model.model}":
-        return f"{model.id} *" if model.model in ids else model.id
-    target = model.provider if model.model is None else f"{model.provider}/{model.model}"
-    return model.id if model.id == model.model else f"{model.id} -> {target}"
+def _format_name(model: "ListedModel") -> str:
+    """Return a model's name, and for a route with a name the model that it leads to."""
+    if model.id in (model.model, f"{model.provider}/{model.model}"):
+        return model.id
+    return f"{model.id} -> {model.provider if model.model is None else f'{model.provider}/{model.model}'}"
 
 
 def _format_tokens(tokens: int | None) -> str:
