@@ -99,7 +99,10 @@ def test_feature_not_supported_by_the_source() -> None:
     [
         (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
         (["xyzzy"], "unknown feature 'xyzzy': 'toolwire protocols --from P' lists them"),
-        (["--from", "antropic"], "unknown protocol 'antropic'; expected one of anthropic, "),
+        (
+            ["--from", "antropic"],
+            "unknown protocol 'antropic' (did you mean \"anthropic\"?); expected one of anthropic, ",
+        ),
     ],
 )
 def test_unknown_name_is_a_one_line_error(arguments: list[str], message: str) -> None:

@@ -32,7 +32,7 @@ def command(provider: str | None, config_path: Path | None, timeout: float, *, a
     `toolwire[prices]`. Exit code 1: no provider sent a list.
 
     \b
-    Example:
+    Examples:
       toolwire models
       toolwire models anthropic --json
     """
