@@ -124,7 +124,7 @@ def try_uvx(folder: Path) -> Iterator[str]:
         "0",
     ]
     try:
-        with serving([*command, "serve", "--port", "0"], folder, environment):
+        with serving(command, folder, environment):
             write(f"uvx --from . toolwire serve: starts after {time.monotonic() - started:.0f} s, without a cache")
     except AssertionError as error:
         yield f"uvx: {error}"

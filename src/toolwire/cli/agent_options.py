@@ -134,14 +134,16 @@ def build_agent(
     )
 
 
+# The tools that an agent adds itself. The module of the first one needs an extra.
+_AGENT_TOOLS = ("run_code", "find_tools")
+
+
 def _check_rules(job: AgentJob, tool_sources: "Sequence[ToolSource]") -> None:
     """Raise `BadInput` for a rule of the command line that names no tool, which would be ignored.
 
     The tools of MCP servers are not known before the servers run, so with these, any name may be right.
     """
     from toolwire.runtime.policy import parse_rule
-    from toolwire.runtime.sandbox.code.tool import RUN_CODE
-    from toolwire.runtime.search.deferred_tools import SEARCH_TOOL_NAME
 
     names = [source.name for source in tool_sources if isinstance(source, Tool)]
     if not names or len(names) < len(tool_sources):
@@ -149,7 +151,7 @@ def _check_rules(job: AgentJob, tool_sources: "Sequence[ToolSource]") -> None:
     for option, texts in (("--allow", job.allow), ("--deny", job.deny)):
         for text in texts:
             pattern = parse_rule("allow", text).tool
-            if not any(fnmatchcase(name, pattern) for name in (*names, RUN_CODE, SEARCH_TOOL_NAME)):
+            if not any(fnmatchcase(name, pattern) for name in (*names, *_AGENT_TOOLS)):
                 raise BadInput(f"{option} {text}: {unknown_name('tool', pattern, names)}")
 
 
