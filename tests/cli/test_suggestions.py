@@ -45,6 +45,7 @@ def test_unknown_names_are_errors_with_suggestions(
         '[providers.anthropic]\nprotocol = "anthropic"\nbase_url = "http://127.0.0.1:9"\ndefault_model = "claude-x"\n'
         '[mcp.servers.math]\ncommand = "math"\n'
     )
+    monkeypatch.setenv("TOOLWIRE_CONFIG", "toolwire.toml")  # one that is named needs no trust
     code, output = run(*arguments.split())
     assert (code, message in output) == (2, True), output
 

@@ -63,10 +63,11 @@ async def diagnose(
             for group in group_by_key(providers.values())
         )
         findings += await asyncio.gather(*checks)
-        findings += check_aliases(config.aliases, Router(providers, config.routes)) if providers else []
+        router = Router(providers, config.routes, aliases=config.aliases)
+        findings += check_aliases(config.aliases, router) if providers else []
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
         if routes:
-            findings += [check_route(route, Router(providers, config.routes)) for route in routes]
+            findings += [check_route(route, router) for route in routes]
             findings += await _check_breakers(config.server, transport, timeout)
         return findings
     finally:

@@ -65,7 +65,7 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
     redactor = Redactor(configured_secrets(config, providers.values()))
     journal = _SingleRecordJournal(redactor)
     async with embedded_simulator(simulator_socket, config.simulator):
-        router = _fixed_router(Router(providers, config.routes), record, target)
+        router = _fixed_router(Router(providers, config.routes, aliases=config.aliases), record, target)
         transport = Transport()
         conversation_state = ConversationState(
             open_store(config.state, environment), config.limits.streams, config.limits.answer
