@@ -4,7 +4,8 @@ Signatures of the simulated model's thinking, and call ids that it recognizes as
 
 Both are a nonce and a MAC. The nonce is a digest of the conversation, so that the same request gets the same bytes.
 A signature also covers the thinking that it belongs to; a call id encodes whether thinking preceded the call. Each
-account and model has a key of its own, so that it refuses the signatures of others.
+account and model has a key of its own, so that it refuses the signatures of others. All accept those of the default
+key, which recorded conversations have.
 """
 
 import hashlib
@@ -60,7 +61,11 @@ class SignatureKey:
         except ValueError:
             return False
         seed, mac = decoded[-_MAC_BYTES - _NONCE_BYTES : -_MAC_BYTES], decoded[-_MAC_BYTES:]
-        return any(hmac.compare_digest(self._mac(seed, text, _MAC_BYTES), mac) for text in (bound_text, ""))
+        return any(
+            hmac.compare_digest(key._mac(seed, text, _MAC_BYTES), mac)  # noqa: SLF001 - of this class
+            for key in (self, _RECORDED)
+            for text in (bound_text, "")
+        )
 
     def make_call_id(self, prefix: str, nonce: str, number: int, *, after_thinking: bool) -> str:
         """Return a call id that encodes the nonce, and whether thinking preceded the call."""
@@ -70,11 +75,11 @@ class SignatureKey:
     def thinking_nonce(self, id: str) -> str | None:
         """Return the nonce that a call id carries if thinking preceded the call, else None."""
         body, mac = id[-16 - _ID_MAC_CHARS : -_ID_MAC_CHARS], id[-_ID_MAC_CHARS:]
-        return (
-            body[:12]
-            if hmac.compare_digest(self._call_id_mac(body, after_thinking=True).encode(), mac.encode())
-            else None
+        is_own = any(
+            hmac.compare_digest(key._call_id_mac(body, after_thinking=True).encode(), mac.encode())  # noqa: SLF001
+            for key in (self, _RECORDED)
         )
+        return body[:12] if is_own else None
 
     def _call_id_mac(self, body: str, *, after_thinking: bool) -> str:
         """Return the MAC of a call id, in hex."""
@@ -85,6 +90,7 @@ class SignatureKey:
         return hmac.digest(self._key, seed + b"\0" + text.encode(errors="surrogatepass"), "sha256")[:size]
 
 
+_RECORDED = SignatureKey()
 _URLSAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
 
