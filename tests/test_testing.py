@@ -37,7 +37,7 @@ def test_script_plays_over_every_protocol(protocol: str) -> None:
 def test_script_fails_as_a_provider_does_and_when_it_is_too_short() -> None:
     with pytest.raises(RunFailed, match="out of credit"):
         Agent(ScriptedModel(fail("billing", "out of credit"))).run("Hello")
-    with pytest.raises(RunFailed, match="the script has 1 turns"):
+    with pytest.raises(RunFailed, match="the script has no turn for request 2"):
         Agent(ScriptedModel(call("weather", city="Oslo")), tools=[weather]).run("Hello")
     with pytest.raises(ToolwireError, match="unknown protocol 'smtp'"):
         ScriptedModel(protocol="smtp")

@@ -62,7 +62,7 @@ class RunMetadata(Struct, frozen=True, kw_only=True):
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """What a run adds to the settings of its agent."""
+    """The options of one run, in addition to the settings of its agent."""
 
     facts: dict[str, str] = field(default_factory=dict)
     settings: ModelSettings = field(default_factory=ModelSettings)
@@ -238,7 +238,7 @@ class Agent(Generic[OutputT_co, DepsT]):
     # ---- single steps
 
     def start(self, prompt: Prompt, *, history: Sequence[Message] = (), deps: DepsT | None = None) -> RunState:
-        """Create the state of a run without starting it; `deps` are those of its steps."""
+        """Create the state of a run without starting it. Its steps pass `deps` to tools."""
         parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
         run_id = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
         return RunState(run=run_id, messages=(*history, Message(role="user", parts=parts)), deps=deps)

@@ -75,7 +75,7 @@ class ScriptedModel:
         """Yield the events of the next turn."""
         self.requests.append(request)
         if len(self.requests) > len(self._turns):
-            raise ModelFailed(fail("other", f"the script has {len(self._turns)} turns, and this is one more request"))
+            raise ModelFailed(fail("other", f"the script has no turn for request {len(self.requests)}: add one"))
         response = self._respond(self._turns[len(self.requests) - 1], request)
         for event in unfold(response if self._protocol is None else self._transmit(request, response, self._protocol)):
             yield event

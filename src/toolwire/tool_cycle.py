@@ -49,7 +49,7 @@ _TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 
 class FormattedTools(list[Any]):
-    """Tool declarations in a protocol's format: a list, ready for the request, with what changed."""
+    """Tool declarations in a protocol's format, as a list for the request, with replaced names and losses."""
 
     def __init__(self, declarations: list[Any], names: dict[str, str], losses: list[Loss]) -> None:
         super().__init__(declarations)

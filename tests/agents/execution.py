@@ -158,7 +158,7 @@ def run_agent(
 
 
 def _path_with_sequel(run: AgentRun, task: Task, path: str) -> str:
-    """Return a PATH on which the agent, once done, continues: after a restart of the gateway, or with a sequel."""
+    """Return a PATH whose agent runs on once it is done: it resumes after a gateway restart, or does a sequel."""
     if not run.resume_arguments and not run.sequel:
         return path
     name = AGENTS[run.agent].executable

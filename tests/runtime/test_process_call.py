@@ -68,7 +68,7 @@ def test_timeout_kills_the_process(tmp_path: Path) -> None:
 
 
 def test_functions_that_need_the_process_of_the_agent_are_refused() -> None:
-    with pytest.raises(InvalidToolFunction, match="takes no ToolContext"):
+    with pytest.raises(InvalidToolFunction, match="or take a ToolContext"):
 
         @tool(process=True)
         def asks(context: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""Groups of commands: whole help texts, and errors of the user in one line, never as a traceback."""
+"""Groups of commands: complete help texts, and user errors in one line, never as a traceback."""
 
 import errno
 import io
@@ -17,7 +17,7 @@ EXIT_INTERRUPTED = 130
 
 
 class CommandGroup(click.Group):
-    """A group that lists its commands with their whole summaries."""
+    """A group that lists its commands with their full summaries, which click would truncate."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         """Return the names of all commands, in the order of their definition."""

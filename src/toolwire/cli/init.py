@@ -62,7 +62,7 @@ def command(*, user: bool, force: bool) -> None:
 
 
 def _write_file(path: Path, text: str, *, force: bool, private: bool) -> None:
-    """Write a new file, or replace one as a whole; raise `BadInput` if that is not possible."""
+    """Write a new file, or replace one atomically; raise `BadInput` if that is not possible."""
     target = path.with_name(f".{path.name}.{secrets.token_hex(8)}") if force else path
     try:
         if private:

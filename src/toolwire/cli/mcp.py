@@ -38,7 +38,7 @@ def _rule_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("mcp", cls=CommandGroup, short_help="List, call and serve MCP servers.")
 def command() -> None:
-    """List and call MCP servers, or be one.
+    """List MCP servers, call their tools, or run an MCP server.
 
     Servers are configured in the [mcp.servers.NAME] sections of toolwire.toml, and only there.
 
@@ -104,7 +104,7 @@ class _ServerReport(Struct):
 
 
 async def _describe_server(toolset: "McpToolset") -> _ServerReport:
-    """Describe a server that is up or down."""
+    """Return the report of a server that is up or down."""
     if toolset.state != "up":
         return _ServerReport(toolset.name, "down", error=toolset.error, warnings=tuple(toolset.take_warnings()))
     listed, version = tuple(await toolset.tools()), await toolset.protocol_version()

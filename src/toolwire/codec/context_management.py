@@ -65,7 +65,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class ContextManagementApi(Struct, frozen=True, kw_only=True):
-    """The members of a protocol for context management."""
+    """The functions and facts of a protocol for context management."""
 
     # returns the features that a provider needs for what a request asks for; None if it asks for nothing
     find_features: Callable[[Request], tuple[str, ...] | None]

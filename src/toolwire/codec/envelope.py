@@ -88,7 +88,7 @@ class EnvelopeKey:
             return None
 
     def _mac(self, key_name: str, payload: bytes, history_digest: str) -> bytes:
-        """Return the HMAC over the payload and what it is bound to: tenant and conversation."""
+        """Return the HMAC over the payload, the tenant and the conversation that it is bound to."""
         # Length prefixes keep two different bindings from producing the same message.
         texts = [text.encode(errors="surrogatepass") for text in (self._tenant, history_digest)]
         message = b"".join(len(text).to_bytes(8, "big") + text for text in texts) + payload
@@ -96,7 +96,7 @@ class EnvelopeKey:
 
 
 def issuer_id(realm: str, model: str) -> str:
-    """Return the id by which signatures of an account (`realm`) and model are known."""
+    """Return the issuer id of an account (`realm`) and a model."""
     return hashlib.blake2s(f"{len(realm)}:{realm}{model}".encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 

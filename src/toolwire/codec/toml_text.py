@@ -15,7 +15,7 @@ def toml_key(name: str) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """Format a value as TOML, where strings, numbers and arrays look as in JSON and objects do not."""
+    """Format a value as TOML: strings, numbers and arrays as in JSON, objects as inline tables."""
     if isinstance(value, Mapping):
         pairs = [f"{toml_key(key)} = {toml_value(inner)}" for key, inner in value.items() if inner is not None]
         return f"{{ {', '.join(pairs)} }}"

@@ -146,7 +146,7 @@ async def _check_breakers(server: ServerSection, transport: Transport, timeout: 
 
 
 def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
-    """Return providers in groups with one server, one key and one list of models, which are checked once."""
+    """Group providers that share server, key and model list, so that each group is checked once."""
     groups: dict[object, list[Provider]] = {}
     for provider in providers:
         key = provider.name if provider.address is not None else list_request(provider)
@@ -155,7 +155,7 @@ def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
 
 
 def check_aliases(aliases: Mapping[str, str], router: Router) -> list[Finding]:
-    """Return a finding for each alias: the model that it stands for, and whether that has a provider."""
+    """Return a finding for each alias: the model that it stands for, and whether a provider has it."""
     findings = []
     for alias, model in aliases.items():
         try:

@@ -49,7 +49,7 @@ def async_http_client(model: str | None = None, *, config: Config | None = None)
 
 
 class _QuietLog(AccessLog):
-    """A log of nothing: the program that sends the requests knows them."""
+    """An access log that discards every line: the calling program knows its own requests."""
 
     def add_record(self, record: RequestRecord) -> None:
         """Skip the line of a request."""
@@ -148,7 +148,7 @@ class _Exchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        """Take a part of the response; waits while the caller has unread chunks."""
+        """Accept a message of the response; wait while the caller has unread chunks."""
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], message["headers"]
             self.started.set()
@@ -163,7 +163,7 @@ class _Exchange:
         return chunk
 
     async def wait(self, event: Awaitable[T]) -> T:
-        """Wait for a part of the response, no longer than the client's read timeout."""
+        """Wait for an event of the response, at most for the client's read timeout."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await event
@@ -172,7 +172,7 @@ class _Exchange:
             raise httpx2.ReadTimeout("no response in time", request=self._request) from None
 
     async def close(self) -> None:
-        """Tell the application that the caller left, and wait for its end."""
+        """Signal the disconnect to the application, and wait for it to end."""
         self._left.set()
         while not self._chunks.empty():
             self._chunks.get_nowait()

@@ -56,7 +56,7 @@ class GatewayModel:
     def __init__(
         self, dispatcher: Dispatcher, route_match: RouteMatch, name: str, exit_stack: contextlib.AsyncExitStack
     ) -> None:
-        """Send requests to the backends of `route_match`. Without a name, the model has that of the first backend."""
+        """Send requests to the backends of `route_match`. `name` defaults to that of the first backend."""
         self.losses: list[Loss] = []
         """Losses of the last request that was encoded."""
 
@@ -90,7 +90,7 @@ class GatewayModel:
                 yield event
 
     def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
-        """Return whether the first backend enforces the format, beside tools if there are any."""
+        """Return whether the first backend enforces the format, together with tools if there are any."""
         backend = self._route_match.backends[0]
         facts = known_backend(self._dispatcher.services, backend, Request(origin=""))
         target = Target(model=backend.model, realm=backend.provider.name, **facts)
@@ -185,7 +185,7 @@ async def open_model(
     *,
     fallbacks: Sequence[str] = (),
 ) -> GatewayModel:
-    """Open the model with this name, and the models to use in turn where it is not available.
+    """Open the model with this name; `fallbacks` are tried in order if it is not available.
 
     Without a name, the default model of the only provider is used. Without any provider, the built-in simulator
     answers.

@@ -173,7 +173,7 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     signature = _Signature(function, name)
     if options.process and (_is_async_callable(function) or signature.context_parameter is not None):
         raise InvalidToolFunction(
-            f"{name}: a function that runs in a process is not a coroutine, and takes no ToolContext"
+            f"{name}: a function with process=True can't be a coroutine function or take a ToolContext"
         )
     docstring = parse_docstring(inspect.getdoc(function) or "")
     output_schema = options.output_schema

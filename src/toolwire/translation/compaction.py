@@ -94,7 +94,7 @@ def read_summary(response: Response) -> str:
         raise SummaryFailed(f"the model's summary is incomplete ({candidate.stop.raw or candidate.stop.reason})")
     if not text:
         has_call = any(isinstance(part, ToolCall) for part in parts)
-        raise SummaryFailed("the model called a tool in place of a summary" if has_call else "the summary is empty")
+        raise SummaryFailed("the model called a tool instead of summarizing" if has_call else "the summary is empty")
     if len(text) > LIMIT_SUMMARY:
         raise SummaryFailed(f"the summary has {len(text)} characters, the limit is {LIMIT_SUMMARY}")
     return text
@@ -119,10 +119,10 @@ def with_open_request(summary: str, messages: Sequence[Message]) -> str:
 
 
 def find_recent(messages: Sequence[Message], tokens: int) -> int:
-    """Return the index from which messages of at most about so many tokens can be kept.
+    """Return the index from which the latest messages can be kept, in about `tokens` tokens.
 
-    A call is never parted from its result, nor an assistant turn in the middle. The result is the number of messages if
-    nothing can be kept.
+    A call stays with its result, and an assistant turn is never split. The result is the number of messages if none
+    can be kept.
     """
     boundaries, calls, follows_user = [], set[str](), False
     for index, message in enumerate(messages):
@@ -146,7 +146,7 @@ def compacted_request(
 ) -> Request:
     """Return the request with the summary in place of the messages before `keep_from`, by default all of them.
 
-    System messages stay, and user messages if `keeps_user_messages` says so.
+    System messages stay, and with `keeps_user_messages` user messages, too.
     """
     end = len(request.messages) if keep_from is None else keep_from
     kept = _kept_messages(request.messages[:end], keeps_user_messages=keeps_user_messages)
@@ -154,7 +154,7 @@ def compacted_request(
 
 
 def kept_user_messages(messages: Sequence[Message], tokens: int = KEPT_USER_TOKENS) -> list[Message]:
-    """Return the latest user messages without tool results, of at most about so many tokens, in order."""
+    """Return the latest user messages without tool results, in order, of at most about `tokens` tokens."""
     kept: list[Message] = []
     left = tokens * BYTES_PER_TOKEN
     for message in reversed(messages):
@@ -176,7 +176,7 @@ def _kept_messages(messages: Sequence[Message], *, keeps_user_messages: bool) ->
 
 
 def _is_user_text(message: Message) -> bool:
-    """Return whether a message is what a user wrote, neither results of tools nor an earlier summary."""
+    """Return whether a user wrote the message, so that it holds neither tool results nor an earlier summary."""
     if message.role != "user" or any(isinstance(part, ToolResult) for part in message.parts):
         return False
     return any(
@@ -186,7 +186,7 @@ def _is_user_text(message: Message) -> bool:
 
 
 def _open_calls(messages: Sequence[Message]) -> set[str]:
-    """Return the ids of the client's calls without a result; an asynchronous one may stay open."""
+    """Return the ids of the client's calls that need a result but have none; asynchronous calls don't need one."""
     calls: set[str] = set()
     for message in messages:
         _follow_calls(message, calls)
@@ -194,7 +194,7 @@ def _open_calls(messages: Sequence[Message]) -> set[str]:
 
 
 def _follow_calls(message: Message, calls: set[str]) -> None:
-    """Add the calls of a message to the open ones, and remove those that it answers."""
+    """Add the calls of a message to `calls`, and remove those that it has results for."""
     for part in message.parts:
         if isinstance(part, ToolCall) and part.executor == "client" and part.id and not part.asynchronous:
             calls.add(part.id)
@@ -203,12 +203,12 @@ def _follow_calls(message: Message, calls: set[str]) -> None:
 
 
 def _message_size(message: Message) -> int:
-    """Return about how many bytes of text a message holds."""
+    """Return the approximate size in bytes of the text in a message."""
     return sum(map(part_size, message.parts))
 
 
 def part_size(part: Part) -> int:
-    """Return about how many bytes of text a part holds."""
+    """Return the approximate size in bytes of the text in a part."""
     match part:
         case Text():
             return len(part.text)
@@ -240,7 +240,7 @@ def open_compactions(
 ) -> Request:
     """Return the request with the last readable compaction, and all that it replaces, as a summary in a user message.
 
-    `read` returns the summary of a compaction, None if it is to stay as it is.
+    `read` returns the summary of a compaction, or None to leave the compaction unchanged.
     """
     found = _find_last(request.messages, read)
     if found is None:

@@ -100,7 +100,7 @@ def _located_parts(messages: Sequence[Message]) -> list[tuple[_Location, Part]]:
 
 
 def _is_cleared(result: ToolResult) -> bool:
-    """Return whether nothing is left to clear in a result."""
+    """Return whether a result is empty or already cleared."""
     return not result.content or result.content == (Text(text=CLEARED_RESULT),)
 
 

@@ -4,10 +4,10 @@ A digest is the same for every form in which clients may resend a conversation. 
 reasoning and system text, and joins consecutive texts. It covers text, calls and results: a client that changes those
 has a different conversation.
 
-`restore_envelopes` puts the contents of envelopes back into a request, if their issuer gets it. An invalid envelope is
+`restore_envelopes` puts the contents of envelopes back into a request to their issuer. An invalid envelope is
 never sent on and invalidates all earlier signatures, since an issuer verifies its reasoning as one chain without gaps.
-What another issuer signed never was in that chain: only that is removed. Envelopes are also removed from requests to
-the client's own provider.
+A signature of another issuer was never part of that chain, so only that one is removed. Envelopes are also removed
+from requests to the client's own provider.
 """
 
 import hashlib
@@ -419,7 +419,7 @@ class _EnvelopeContents:
     def _restore_reasoning(self, location: _Location, part: Reasoning) -> list[Part]:
         """Return the parts sealed in the envelope of a reasoning part.
 
-        With an invalid envelope, that is the reasoning without signature.
+        If the envelope is invalid, return the reasoning without its signature.
         """
         if self._payloads[location] is None:
             return self._without_signature(part)

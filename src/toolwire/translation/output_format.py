@@ -10,7 +10,7 @@ _PROBE_TOOL = FunctionTool(name="probe")
 
 
 def enforces_output_format(codec: Codec, target: Target, output: OutputFormat, *, has_tools: bool) -> bool:
-    """Return whether the target enforces a JSON Schema for responses, beside tools if the request `has_tools`.
+    """Return whether the target enforces a JSON Schema for responses, together with tools if `has_tools`.
 
     What the model accepts is a fact about it; what the host accepts shows in the losses of an encoded request.
     """

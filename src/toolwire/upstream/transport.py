@@ -92,7 +92,7 @@ class AnswerRecorder:
 
 
 class _Tap:
-    """Passes each converted chunk of a body to a function, too."""
+    """Passes each converted chunk of a body on, and also to a function."""
 
     def __init__(self, converter: StreamConverter | None, record: Callable[[bytes], None]) -> None:
         self._converter = converter

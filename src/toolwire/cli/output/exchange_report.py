@@ -29,7 +29,7 @@ _SEVERITY_MARKS: "tuple[tuple[Severity, str], ...]" = (("error", "E"), ("warning
 
 
 class ExchangeList:
-    """Prints exchanges as they come: aligned on a terminal, as lines of words in a pipe."""
+    """Prints exchanges as they arrive: in aligned columns on a terminal, as complete lines in a pipe."""
 
     def __init__(self) -> None:
         self._table = Table(
@@ -76,7 +76,7 @@ def _record_row(record: "Record") -> list[Part]:
 
 
 def _status_style(record: "Record") -> Style:
-    """Return the style of a status: of a success, a client's error or a failure."""
+    """Return the style of a status: success, client error or failure."""
     if record.status >= 500 or (record.error and record.status < 400):
         return "problem"
     return "good" if record.status < 400 else "warning"
@@ -93,7 +93,7 @@ def _format_destination(record: "Record") -> str:
 
 
 def _count_invalid(calls: Mapping[str, int]) -> int:
-    """Return the number of calls of the model that are not valid."""
+    """Return the number of invalid calls."""
     return sum(count for outcome, count in calls.items() if outcome != "valid")
 
 

@@ -65,7 +65,7 @@ def refuses_stop(model: str) -> bool:
 
 
 def refuses_sampling(info: ModelInfo, model: str, effort: object) -> bool:
-    """Tell whether the model rejects sampling parameters: always, or unless its effort is `none`."""
+    """Return whether the model rejects sampling parameters: always, or unless its effort is `none`."""
     if info.sampling is not None:
         return not info.sampling
     return effort not in (None, "none") and _WITHOUT_SAMPLING_AT_EFFORT.match(model) is not None

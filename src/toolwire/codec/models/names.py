@@ -43,7 +43,7 @@ _MAX_SUFFIXES = 3
 
 @lru_cache(maxsize=1024)
 def base_model_name(name: str) -> str:
-    """Return a model's name in lower case, without vendor, platform, date and `latest` or `preview`."""
+    """Return a model's name in lower case, without vendor and platform prefixes, date, `latest` and `preview`."""
     base = name.lower().rpartition("/")[2].lstrip("~").rpartition("anthropic.")[2]
     for _ in range(_MAX_SUFFIXES):
         base = _SNAPSHOT.sub("", base) or base

@@ -45,7 +45,7 @@ def with_resolved_aliases(config: Config) -> Config:
 def _model_at(
     provider: str, model: str | None, config: Config, aliases: Mapping[str, str], path: KeyPath
 ) -> str | None:
-    """Return the name of a model at a provider; the given name may be an alias of it or of `PROVIDER/MODEL`."""
+    """Return the provider's own name of a model. The given name may be an alias of that, or of `PROVIDER/MODEL`."""
     if model is None or model not in aliases:
         return model
     prefix, _, name = aliases[model].partition("/")

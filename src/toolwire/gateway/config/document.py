@@ -57,7 +57,7 @@ class SourceText:
 
 
 def _check_depth(tree: dict[str, Any]) -> None:
-    """Raise `RecursionError` for a document that functions which call themselves can't process."""
+    """Raise `RecursionError` if the document has more than `MAX_DEPTH` levels."""
     level: list[Any] = [tree]
     for _ in range(MAX_DEPTH):
         tables = [value.values() if isinstance(value, dict) else value for value in level]
@@ -100,7 +100,7 @@ class Document:
         return ConfigError(f"{name}:{position.line}:{position.column}: {problem}")
 
     def sort_key(self, problem: KeyProblem) -> tuple[str, Position]:
-        """Return the order of a problem in the files."""
+        """Return the file and position of a problem, to sort problems by."""
         return self.locate(problem.path) or ("", Position(1, 1))
 
     def _merge(self, low: dict[str, Any], high: Mapping[str, Any], path: KeyPath, source: SourceText) -> None:

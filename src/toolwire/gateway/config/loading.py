@@ -46,7 +46,7 @@ class LoadedConfig(Struct, frozen=True):
 
     @property
     def folder_file(self) -> ConfigFile | None:
-        """Return the file that the user named, or that of the folder; None if there is only the user's."""
+        """Return the named file, or the folder's; None if there is only the user-wide file."""
         return next((file for file in self.files if file.kind != "user"), None)
 
     @property

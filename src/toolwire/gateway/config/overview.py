@@ -73,7 +73,7 @@ def inspect_config(named: Path | None = None, environment: Mapping[str, str] = o
 
 
 def _trust_state(file: ConfigFile, source: SourceText, tree: Mapping[str, Any], environment: Mapping[str, str]) -> str:
-    """Describe whether a file is used."""
+    """Return whether a file is used and trusted, in words."""
     if file.kind != "project":
         return "used"
     if not sensitive_keys(tree):

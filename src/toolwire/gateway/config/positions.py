@@ -31,14 +31,14 @@ class Position(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """The offsets at which a key and its value start; those of a table are the ones of its header."""
+    """The offsets at which a key and its value start; both are the header's for a table."""
 
     key: int
     value: int
 
 
 class KeyPositions:
-    """The positions of all keys of a document that `tomllib` accepts, and that has at most `MAX_DEPTH` levels."""
+    """The positions of all keys of a valid TOML document with at most `MAX_DEPTH` levels."""
 
     def __init__(self, text: str) -> None:
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -50,7 +50,7 @@ class KeyPositions:
         return set(self._offsets)
 
     def locate(self, path: KeyPath, *, value: bool = False) -> Position:
-        """Return the position of a key, or of its value; of the nearest table around it if the key is missing."""
+        """Return the position of a key or its value, or of the nearest enclosing table if the key is missing."""
         for length in range(len(path), 0, -1):
             if (offsets := self._offsets.get(path[:length])) is not None:
                 return self._position(offsets.value if value else offsets.key)

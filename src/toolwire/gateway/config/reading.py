@@ -88,7 +88,7 @@ def override_server(config: Config, host: str | None, port: int | None) -> Confi
 
 
 def override_journal(config: Config, *, record: bool, bodies: bool) -> Config:
-    """Return the configuration with the journal on, and bodies in it, where these say so."""
+    """Return the configuration with the journal on if `record` or `bodies` is set, and with bodies if `bodies` is."""
     journal = config.journal
     enabled, with_bodies = journal.enabled or record or bodies, journal.bodies or bodies
     return replace(config, journal=replace(journal, enabled=enabled, bodies=with_bodies))

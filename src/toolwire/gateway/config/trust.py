@@ -102,7 +102,7 @@ def sensitive_keys(tree: Mapping[str, Any]) -> list[KeyPath]:
 
 
 def _sensitive_keys(tree: Mapping[str, Any], path: KeyPath) -> Iterator[KeyPath]:
-    """Yield the sensitive keys of a table: of sections, and of the tables that have names within them."""
+    """Yield the sensitive keys of a table, descending into sections and `[mcp.servers]`."""
     for key, value in tree.items():
         key_path = (*path, key)
         if key_path in _HARMLESS:

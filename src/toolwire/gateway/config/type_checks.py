@@ -98,7 +98,7 @@ def unknown_key(path: KeyPath, known: Mapping[str, Any], *, is_table: bool = Fal
 
 
 def _has_type(value: Any, kind: inspect.Type) -> bool:
-    """Return whether a value has the right type, leaving its range and members aside."""
+    """Return whether a value has the right type, ignoring its range and members."""
     accepted = next((types for cls, types in _VALUE_TYPES if isinstance(kind, cls)), ())
     return isinstance(value, accepted) and (not isinstance(value, bool) or bool in accepted)
 
@@ -113,7 +113,7 @@ def _in_range(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
 
 
 def _mismatch(value: Any, kind: inspect.Type, path: KeyPath) -> KeyProblem:
-    """Return the problem of a value of the wrong type. Strings are quoted only if the expected ones are fixed."""
+    """Return the problem of a value of the wrong type. It quotes a string only if fixed strings are expected."""
     if isinstance(value, dict) and isinstance(kind, inspect.VarTupleType):
         return KeyProblem(path, f"expected an array of tables: write {format_table((*path, 0))}", at_key=True)
     words = [word for word in _literals(kind) if isinstance(word, str)]

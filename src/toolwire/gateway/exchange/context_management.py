@@ -69,7 +69,7 @@ _MISSING_STATUSES = frozenset({404, 405, 501})
 
 
 class ManagedContext:
-    """The context management that one request asks for, and what the gateway did of it for the current backend."""
+    """The context management of one request, and the part of it that the gateway did for the current backend."""
 
     def __init__(
         self, api: ContextManagementApi, request: Request, features: tuple[str, ...], *, is_rewritten: bool
@@ -120,7 +120,7 @@ class ManagedContext:
         return (Compact(stops=True),) if exchange.compacts_only else self.api.read_plan(self.request).edits
 
     def _can_delegate(self, exchange: Exchange, backend: Backend) -> bool:
-        """Return whether a backend gets the client's own request for context management."""
+        """Return whether the backend manages the context itself."""
         services, protocol = exchange.services, exchange.client_request.codec.name
         if not services.compaction.native:
             return False
@@ -173,7 +173,7 @@ class ManagedContext:
         self.summary_exchange = summary_exchange
 
     def read_response(self, exchange: Exchange, response: BufferedResponse) -> None:
-        """Read the summary in the response to the request for it, and compact the conversation."""
+        """Read the summary from the response to `summary_exchange`, and compact the conversation."""
         codec = exchange.client_request.codec
         decoded = codec.decode_response(response.body, _no_context(exchange))
         try:
@@ -201,7 +201,7 @@ class ManagedContext:
 
     @property
     def changes_response(self) -> bool:
-        """Return whether the response of the upstream gets a compaction or applied edits."""
+        """Return whether a compaction or applied edits are added to the upstream's response."""
         return bool(self.applied) or (self.compaction is not None and not self.answers_with_summary)
 
     def local_response(self, exchange: Exchange) -> Response:
@@ -211,7 +211,7 @@ class ManagedContext:
         return self.api.compaction_response(self.compaction, exchange.request.model or "")
 
     def total_usage(self, reported: Usage | None) -> Usage | None:
-        """Return the usage that the client's response reports, with all that the compaction took."""
+        """Return the total usage, including the tokens of the compaction."""
         if self.compaction is None or self.api.usage_includes_compaction:
             return reported
         return add_usage(self.compaction.usage, reported)
@@ -256,7 +256,7 @@ class ManagedContext:
 
 
 def _shift(event: Event) -> Event:
-    """Return an event of the upstream's response behind the message of the compaction."""
+    """Return an event of the upstream's response, renumbered to follow the compaction's message."""
     if getattr(event, "candidate", 0):
         return event
     match event:
@@ -274,7 +274,7 @@ def _shift(event: Event) -> Event:
 
 
 def manage_context(exchange: Exchange) -> None:
-    """Open the gateway's summaries in a request, and note the context management that it asks for."""
+    """Open the gateway's summaries in a request, and set `exchange.managed` if it requests context management."""
     codec = exchange.client_request.codec
     if (api := codec.context_management) is None:
         return
@@ -289,11 +289,11 @@ def manage_context(exchange: Exchange) -> None:
 
 
 def _open_summaries(exchange: Exchange, api: ContextManagementApi) -> Request:
-    """Return the request with the last summary that the gateway wrote in place of what it replaces."""
+    """Return the request with the gateway's last summary in place of the messages that it replaces."""
     key, wire_names = _envelope_key(exchange), exchange.client_request.codec.wire_names
 
     def read(part: OpaquePart) -> str | None:
-        """Return the gateway's summary in a part; raise if it is one that can't be opened."""
+        """Return the gateway's summary in a part, or None; raise `RequestRejected` if its envelope can't be opened."""
         envelope, text = api.read_summary(part)
         if envelope is None or not is_envelope(envelope):
             return None  # of the provider
@@ -308,7 +308,7 @@ def _open_summaries(exchange: Exchange, api: ContextManagementApi) -> Request:
 
 
 def _unreadable_error(exchange: Exchange, unreadable: OpaquePart) -> ApiError:
-    """Return the error for a compaction of a gateway that can't be opened."""
+    """Return the error for a gateway's compaction that can't be opened."""
     request, wire_names = exchange.request, exchange.client_request.codec.wire_names
     paths: list[SourcePath] = [
         ("messages", number, "parts", position)
@@ -339,7 +339,7 @@ def _no_context(exchange: Exchange) -> Any:
 
 
 def _refers_to_gateway(exchange: Exchange) -> bool:
-    """Return whether a request holds what only the gateway understands: stored responses, or envelopes."""
+    """Return whether only the gateway can read the request, because it refers to a stored response or has envelopes."""
     continuation = exchange.request.continuation
     return (continuation is not None and continuation.id is not None) or has_envelopes(exchange.request)
 
@@ -361,11 +361,11 @@ def _obstacle_error(obstacle: str) -> ApiError:
 
 
 class Refusal(Struct, frozen=True):
-    """A mark for a model whose provider refused to manage the context."""
+    """A record that the provider of a model refused to manage the context."""
 
 
 def refuses_management(exchange: Exchange, rejection: RequestRejected) -> bool:
-    """Return whether a backend of the client's protocol lacks the feature; if so, the gateway does it from now on."""
+    """Return whether the backend refused to manage the context. If so, remember it, and the gateway takes over."""
     managed, error = exchange.managed, rejection.error
     if managed is None or not managed.is_native or error.status not in _REFUSAL_STATUSES:
         return False
@@ -384,13 +384,13 @@ def _backend_key(backend: Backend, request: Request) -> tuple[str, str]:
 
 
 def response_changes(exchange: Exchange) -> ManagedContext | None:
-    """Return what changes the response of the upstream; None if nothing does."""
+    """Return the managed context if it changes the response of the upstream; None otherwise."""
     managed = exchange.managed
     return managed if managed is not None and managed.changes_response else None
 
 
 def prepare_delegation(exchange: Exchange) -> None:
-    """Direct the request to the provider's own endpoint that only compacts, with the client's body."""
+    """Send the client's body to the provider's own `compact_path`, if the provider compacts."""
     managed, upstream_request = exchange.managed, exchange.upstream_request
     if managed is None or not (managed.is_native and exchange.compacts_only):
         return
@@ -402,7 +402,7 @@ def prepare_delegation(exchange: Exchange) -> None:
 
 
 def report_management(exchange: Exchange) -> None:
-    """Add to the losses of a prepared request that the gateway cleared or compacted its history."""
+    """Add a loss to the prepared request if the gateway cleared or compacted its history."""
     managed = exchange.managed
     if managed is None or managed.is_native or not (managed.applied or managed.compaction):
         return

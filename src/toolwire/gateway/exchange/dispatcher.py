@@ -266,7 +266,7 @@ async def _prepare_request(exchange: Exchange, backend: Backend) -> None:
 
 
 async def _prepare_answer(exchange: Exchange, backend: Backend) -> None:
-    """Prepare the request that the backend answers, after any summary."""
+    """Prepare the request for the answer itself, after any summary."""
     try:
         exchange.upstream_request = await prepare_upstream_request(exchange, backend)
         if exchange.managed is not None:
@@ -279,9 +279,10 @@ async def _prepare_answer(exchange: Exchange, backend: Backend) -> None:
 
 
 async def _request_response(exchange: Exchange, backend: Backend) -> BufferedResponse | StreamingResponse[bytes]:
-    """Send the prepared request, after one for a summary if the gateway compacts the conversation.
+    """Send the prepared request; if the gateway compacts the conversation, request the summary first.
 
-    It is sent once more if the server refuses tools, with prompted tools, or if it refuses to manage the context.
+    If the server refuses tools, the request is sent once more with prompted tools. If it refuses to manage the
+    context, the request is sent once more, and the gateway manages it.
     """
     try:
         if exchange.managed is not None:

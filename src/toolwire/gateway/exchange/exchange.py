@@ -245,7 +245,7 @@ class Exchange:
         return TurnKey(client_request.tenant, client_request.codec.name, *backend.signature_scope)
 
     def signature_observer(self) -> SignatureObserver | None:
-        """Return an observer of the signatures that the client receives; None if there can be none of interest."""
+        """Return an observer of the signatures that the client receives; None if none of them has to be recorded."""
         upstream_request, client = self.upstream_request, self.client_request.codec
         client_drops = client.name in DROPPING_CLIENTS
         if client.name == "ollama" or not (

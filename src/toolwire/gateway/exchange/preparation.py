@@ -92,7 +92,7 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
 
 
 async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> tuple[Request, frozenset[str]]:
-    """Return the request with reasoning that the client dropped, and the signatures that another backend issued."""
+    """Return the request with dropped reasoning restored, and its signatures that another backend issued."""
     signatures, client_request = exchange.services.conversation_state.signatures, exchange.client_request
     if client_request.codec.name in DROPPING_CLIENTS:
         request = await signatures.restore_reasoning(client_request.tenant, request, client_request.codec.wire_names)
@@ -113,10 +113,9 @@ def build_upstream_request(
 ) -> UpstreamRequest:
     """Translate a request for one backend, or pass it through if the protocols match; leave refused settings out.
 
-    `signed_request` is the request with withheld signatures restored, and `foreign` has those of it that another
-    backend issued. Without `facts`, those are used that are known
-    without asking the provider. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must
-    be encoded.
+    `signed_request` is the request with withheld signatures restored, and `foreign` are its signatures that another
+    backend issued. `facts` default to those known without a request to the provider. With `complete` false, raise
+    `CompleteEncodingRequired` if messages sent earlier have to be encoded.
     """
     draft = Draft(
         exchange,

@@ -1,4 +1,4 @@
-"""The retry without refused settings: what a provider refused because of an optional setting is sent without it.
+"""Retry without refused settings: a request refused because of an optional setting is sent again without it.
 
 A refusal (400 or 422) has no effect, so this is as safe as a retry. It happens once per exchange, and never if the
 client or the route is strict. Later requests for the same provider and model leave the setting out at once. Every

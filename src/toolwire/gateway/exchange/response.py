@@ -207,7 +207,7 @@ async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResp
 
 
 def _check_summary(exchange: Exchange, body: bytes) -> Response | None:
-    """Return the summary of a response that can pass through, with its calls checked; None if it has to be decoded."""
+    """Check the calls of a response that can pass through, and return its summary; None if it has to be decoded."""
     if may_have_signatures(body):
         return None  # they are recorded
     upstream_request = exchange.upstream_request
@@ -298,7 +298,7 @@ def _encode_response(
 ) -> tuple[Response, bytes | None, list[Loss]]:
     """Encode a response for the client; return it as adapted, its body, and the losses.
 
-    The body is None if that of the upstream can be passed through; not so unless it was received like this.
+    The body is None if the upstream's body can be passed through, which requires `is_received`.
     """
     client, upstream_request = exchange.client_request.codec, exchange.upstream_request
     upstream, context = upstream_request.codec, upstream_request.context
@@ -381,7 +381,7 @@ def _response_translator(exchange: Exchange) -> StreamTranslator:
 def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | None:
     """Return a function that merges the events of several rounds, adds a compaction and sets the gateway's response id.
 
-    None if none of it is needed. A round is one upstream request of several that make up a response.
+    Return None if nothing has to change. A round is one upstream request of several that make up a response.
     """
     rounds, changes, pending_response = (
         exchange.upstream_request.rounds,

@@ -1,4 +1,4 @@
-"""The interface of what translates an upstream's stream: to frames of the client's protocol, or to events."""
+"""The interface of translators of an upstream's stream: to frames of the client's protocol, or to events."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -13,7 +13,7 @@ Frames_co = TypeVar("Frames_co", bytes, list[Event], covariant=True)
 
 
 class ResponseTranslator(Protocol[Frames_co]):
-    """Turns the bytes of an upstream's stream into frames or events, and knows how the response stands."""
+    """Turns the bytes of an upstream's stream into frames or events, and tracks the state of the response."""
 
     error: ApiError | None
     started: bool
@@ -40,7 +40,7 @@ class ResponseTranslator(Protocol[Frames_co]):
         """Translate the next bytes."""
 
     def flush_decoder(self) -> Frames_co:
-        """Translate what is buffered, at the end of a stream that another may continue."""
+        """Translate buffered data at the end of a stream that another stream may continue."""
 
     def continue_with_new_stream(self) -> None:
         """Expect the next bytes from another upstream stream."""
@@ -55,7 +55,7 @@ class ResponseTranslator(Protocol[Frames_co]):
         """End the stream with an error."""
 
     def close(self) -> Frames_co:
-        """Translate what is buffered, and end the stream."""
+        """Translate buffered data, and end the stream."""
 
     def end(self) -> Frames_co:
         """End the stream."""

@@ -47,14 +47,14 @@ class Backend(Struct, frozen=True):
 
     @property
     def signature_scope(self) -> tuple[str, str]:
-        """Return the account and the model whose signatures it accepts; the model is empty if any will do."""
+        """Return the account and model whose signatures it accepts; the model is empty if it accepts any model's."""
         provider = self.provider
         is_bound = provider.profile(self.model).reasoning.signature_scope == "model"
         return provider.account or provider.name, base_model_name(self.model or "") if is_bound else ""
 
     @property
     def issuer(self) -> str:
-        """Return the id by which its signatures are known."""
+        """Return the issuer id of the backend's signatures."""
         return issuer_id(*self.signature_scope)
 
 

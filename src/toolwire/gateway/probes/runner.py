@@ -72,7 +72,9 @@ async def _send(provider: Provider, body: Body, transport: Transport, timeout: f
         return True
     if response.status in _REFUSED:
         return False
-    raise ProbeFailed(f"{provider.name} responded with status {response.status}, which says nothing about the host")
+    raise ProbeFailed(
+        f"{provider.name} responded with status {response.status}, which does not show what the host accepts"
+    )
 
 
 def render_table(provider: Provider, result: ProbeResult) -> str:

@@ -40,9 +40,9 @@ async def _connection_error(provider: Provider) -> str:
 
 
 async def find_providers(environment: Mapping[str, str]) -> tuple[dict[str, Provider], list[str]]:
-    """Return the providers that the environment names, an Ollama only if it answers, and notes on those that don't.
+    """Return the providers that the environment names, and a note on each Ollama that does not answer.
 
-    Without `OLLAMA_HOST`, an Ollama at its usual address is found.
+    Such an Ollama is left out. Without `OLLAMA_HOST`, the default address is tried, and no note is returned.
     """
     providers = discover_providers({"OLLAMA_HOST": _DEFAULT_HOST} | dict(environment))
     unreachable = await find_unreachable(providers)

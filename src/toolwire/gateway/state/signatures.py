@@ -1,8 +1,8 @@
 """Signatures that clients received, stored with their issuer: an account and a model of a provider.
 
 Between equal protocols, a client gets the provider's own signatures, encrypted reasoning included, and sends them back
-with every request. A row by the digest of each tells who issued it, so that nobody else gets it. A signature without a
-row is from a conversation that began elsewhere.
+with every request. A row per signature, with its digest as the key, holds the issuer, and only that issuer gets it. A
+signature without a row is from a conversation that began elsewhere.
 
 Some clients drop reasoning without visible text, although it carries a signature. It is stored by the id of the call
 that follows, and put back before that call.
@@ -58,7 +58,7 @@ class IssuedSignatures:
         self._store.enqueue([Row(owner, REASONING_KIND, _digest(call_id), body)])
 
     async def find_foreign(self, owner: str, signatures: Sequence[str], issuer: str) -> frozenset[str]:
-        """Return those of these signatures that are known to be from another issuer."""
+        """Return the signatures that are known to be from another issuer."""
         known = self._issuers.get
         others = [data for data in signatures if known((owner, data)) != issuer]
         if not others:  # as in most conversations
@@ -72,7 +72,7 @@ class IssuedSignatures:
         return frozenset([data for data, found in issuers.items() if found not in ("", issuer)])
 
     async def restore_reasoning(self, owner: str, request: Request, wire_names: WireNames) -> Request:
-        """Return the request with reasoning that its client dropped back before the calls that it led to."""
+        """Return the request with the reasoning that its client dropped put back before the call that followed it."""
         calls = list(_calls_without_reasoning(request.messages))
         if not calls:
             return request
@@ -97,7 +97,7 @@ class IssuedSignatures:
         return request if messages is None else replace(request, messages=tuple(messages))
 
     async def _find_rows(self, owner: str, kind: str, ids: list[str]) -> dict[str, bytes]:
-        """Return the bodies of stored rows; none if the state is unavailable, as losing them is better than failing."""
+        """Return the bodies of stored rows; none if the state is unavailable, since the request should not fail."""
         try:
             return await self._store.get(owner, kind, ids)
         except StateUnavailable:
@@ -122,7 +122,7 @@ class SignatureObserver:
     """Records the signatures of one response as its client receives them."""
 
     def __init__(self, signatures: IssuedSignatures, owner: str, issuer: str, *, client_drops: bool) -> None:
-        """`client_drops` tells whether reasoning without visible text is stored, for clients that drop it."""
+        """`client_drops` also stores reasoning without visible text, for clients that drop it."""
         self._signatures = signatures
         self._owner = owner
         self._issuer = issuer
@@ -151,7 +151,7 @@ class SignatureObserver:
                     self._add_part(candidate.index, part)
 
     def _follow(self, event: Event) -> None:
-        """Follow reasoning through a stream, up to the call that it leads to."""
+        """Collect reasoning from a stream, up to the call that follows it."""
         if isinstance(event, PartStart):
             if isinstance(event.part, Reasoning):
                 self._open[event.candidate, event.index] = _OpenReasoning(event.part)
@@ -186,7 +186,9 @@ def may_have_signatures(body: bytes) -> bool:
 
 
 def _calls_without_reasoning(messages: Sequence[Message]) -> Iterable[tuple[int, int, str]]:
-    """Yield message index, part index and id of calls after neither reasoning nor a call; last ones first."""
+    """Yield message index, part index and id of each call that follows neither reasoning nor a call.
+
+    Within a message, the last call is first, so that parts can be inserted at these indexes."""
     for number, message in enumerate(messages):
         if message.role != "assistant":
             continue
@@ -211,6 +213,6 @@ def _decode_row(body: bytes | None) -> _DroppedParts:
 
 
 def _digest(text: str) -> str:
-    """Return the id of a row for a signature, whose base64 clients may write in either alphabet, or for a call."""
+    """Return the row id of a signature or a call id. Clients may write base64 in either alphabet."""
     normal = text.translate(_URL_SAFE).rstrip("=")
     return hashlib.blake2b(normal.encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -106,7 +106,7 @@ def read_plan(request: Request) -> ContextPlan:
 
 
 def _read_summarize(raw: Raw, request: Request) -> ContextPlan:
-    """Read `compaction`, which turns the request into one for a summary."""
+    """Read `compaction`, which turns the request into a summary request."""
     shape = _decode(raw, _Typed, _SUMMARIZE)
     if shape.type != "summarize":
         raise DecodeError(FAMILY, f"/{_SUMMARIZE}/type", "summarize", repr(shape.type))
@@ -207,7 +207,7 @@ def without_plan(request: Request) -> Request:
 
 
 def encode_summary(summary: str, envelope: str | None) -> OpaquePart:
-    """Encode a summary as a `compaction` block. The envelope marks it as none of Anthropic's."""
+    """Encode a summary as a `compaction` block. The envelope marks it as the gateway's own."""
     body = {"type": "compaction", "content": summary, "encrypted_content": envelope}
     return OpaquePart(protocol=FAMILY, kind="compaction", body=Raw(msgspec.json.encode(body)), gist=summary)
 
@@ -220,7 +220,7 @@ class _BlockShape(Struct):
 
 
 def read_summary(part: OpaquePart) -> tuple[str | None, str | None]:
-    """Return the envelope and the text of a `compaction` block; None for what it lacks."""
+    """Return the envelope and the text of a `compaction` block, each None if it is missing."""
     try:
         shape = msgspec.json.decode(part.body, type=_BlockShape)
     except (msgspec.MsgspecError, UnicodeDecodeError):

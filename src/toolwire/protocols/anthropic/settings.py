@@ -378,7 +378,7 @@ def encode_tier(request: Request, plan: EncodingPlan) -> Any:
 
 
 def _mark_last_tool(tools: list[Any], reason: str, plan: EncodingPlan) -> None:
-    """Mark the last tool that the client defines, and that no search loads."""
+    """Mark the last tool that the client defines and that is not left to a tool search (`defer_loading`)."""
     for index in reversed(range(len(tools))):
         tool = tools[index]
         if isinstance(tool, ToolShape) and tool.defer_loading is not True:

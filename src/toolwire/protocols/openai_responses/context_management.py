@@ -105,7 +105,7 @@ class _ItemShape(Struct):
 
 
 def read_summary(part: OpaquePart) -> tuple[str | None, str | None]:
-    """Return the envelope of a `compaction` item, None if it has none; its summary can't be read without it."""
+    """Return the envelope of a `compaction` item, or None, and no text: the summary is in the envelope only."""
     try:
         return msgspec.json.decode(part.body, type=_ItemShape).encrypted_content, None
     except (msgspec.MsgspecError, UnicodeDecodeError):

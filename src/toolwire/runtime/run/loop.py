@@ -243,7 +243,7 @@ class Loop:
         return RunContext(run=state.run, turn=state.turn, deps=self._deps, messages=state.messages, usage=state.usage)
 
     def _declare_output(self) -> None:
-        """Set how this turn's request asks for the output type: by a response format, or by the tool for answers."""
+        """Request the output type in this turn: by a response format, or by the tool `final_answer`."""
         output = self._settings.output
         if output is None:
             return
@@ -333,7 +333,7 @@ class Loop:
             state.messages += (Message(role="user", parts=(Text(text=text),)),)
 
     def _take_output(self, state: RunState, pending: PendingCall, outcome: CallOutcome) -> None:
-        """Stop the run with the answer in a call of the tool for answers, if that was accepted."""
+        """Stop the run with the answer in a call of `final_answer`, if it was accepted."""
         if outcome.result.status == "ok":
             state.text = pending.arguments_text
             self._set_output(state, state.text)

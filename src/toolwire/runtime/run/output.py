@@ -32,7 +32,7 @@ class OutputType:
     """The type of an agent's answer, with its JSON Schema."""
 
     def __init__(self, annotation: Any) -> None:
-        """Build the schema, which is always of an object: a type of another kind is wrapped in one."""
+        """Build the schema. Its root is always an object; any other type is wrapped in one."""
         self.annotation = annotation
         definitions: dict[str, Any] = {}
         schema = _inline_root(schema_of(annotation, definitions), definitions)
@@ -57,7 +57,7 @@ class OutputType:
         """Return the tool through which other models give their answer."""
 
         async def accept(arguments: Arguments, _: ToolContext) -> str:
-            """Check an answer, which the loop takes from the call."""
+            """Validate the answer. The loop reads it from the call."""
             try:
                 self.convert(arguments)
             except InvalidOutput as error:

@@ -215,7 +215,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _count(value: Any) -> int | None:
-    """Return a positive integer, or None for anything else, and for numbers that no model can have."""
+    """Return a positive integer; None for any other value, or a number too large for a model."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LIMIT_COUNT else None
 
 

@@ -52,7 +52,7 @@ def compact_on_demand(
 ) -> Response | bytes | None:
     """Return the response to a request that only asks for a compaction; None for other requests.
 
-    For an endpoint that only compacts, it is a body.
+    An endpoint that only compacts gets its response as bytes.
     """
     api = codec.context_management
     if api is None or not (compacts_only or _asks_for_summary(api, request)):
@@ -70,7 +70,7 @@ def compact_on_demand(
 
 
 def _asks_for_summary(api: ContextManagementApi, request: Request) -> bool:
-    """Return whether a request asks for nothing but a compaction, and reject invalid context management."""
+    """Return whether a request only asks for a compaction; raise `ProviderRejection` for invalid context management."""
     if api.find_features(request) is None:
         return False
     try:

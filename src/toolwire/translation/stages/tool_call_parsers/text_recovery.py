@@ -91,7 +91,7 @@ class TextRecoveryStage:
         return any(candidate.is_holding for candidate in self._candidates.values())
 
     def pass_unmarked(self, events: list[Event]) -> bool:
-        """Let events without any sign of a mark pass; return False if `process` has to read them."""
+        """Pass events that hold no mark or beginning of one; return False if `process` has to read them."""
         if not self._is_quiet:
             return False
         texts: list[str] = []
@@ -111,7 +111,7 @@ class TextRecoveryStage:
         return True
 
     def pass_deltas(self, deltas: PartDeltas) -> bool:
-        """Do the same for deltas that arrived alone, as most do; this is all that most reads of a stream cost."""
+        """Do the same for deltas that arrive alone, which is the most frequent case."""
         texts = deltas.texts
         if texts[0] in UNMARKED_TEXTS and len(texts) == 1 and self._is_quiet:
             for _ in self._free:  # takes one, if any is left
@@ -242,12 +242,12 @@ def _join_deltas(events: list[Event]) -> list[Event]:
 
 
 def _delta_key(event: Event) -> tuple[int, int, Literal["full", "summary"] | None] | None:
-    """Return what the text of a delta belongs to; None for other events."""
+    """Return part, candidate and kind that a delta belongs to; None for other events."""
     return (event.index, event.candidate, event.kind) if isinstance(event, _DELTAS) else None
 
 
 def _starts_unmarked(start: PartStart, following: list[Event]) -> bool:
-    """Return whether the next event adds text to the part that starts, and that text can't begin with a mark."""
+    """Return whether a delta for the starting part follows, and their joint text can't begin with a mark."""
     if not following or not isinstance(delta := following[0], _DELTAS):
         return False
     is_same_part = delta.index == start.index and delta.candidate == start.candidate
