@@ -70,7 +70,7 @@ def test_cleared_results_are_not_cleared_again() -> None:
     assert clear_tool_uses(edited, edit, 2) == (edited, None)
 
 
-def test_arguments_are_cleared_where_wanted() -> None:
+def test_arguments_are_cleared_for_named_tools() -> None:
     edit = ClearToolUses(threshold=1, keep=0, arguments=frozenset({"search"}))
     edited, _ = clear_tool_uses(history("read", "search"), edit, 2)
     calls = [part for message in edited.messages for part in message.parts if isinstance(part, ToolCall)]

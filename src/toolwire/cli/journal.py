@@ -85,7 +85,7 @@ def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_p
             redacted = [redactor.redact_record(record) for _, record in records]
             if as_json:
                 for record in redacted:
-                    print_json(_compact_json(record), indent=False)
+                    print_json(_record_as_json(record), indent=False)
             else:
                 listing.print_records(redacted)
             last = max([last, *(number for number, _ in records)])
@@ -221,7 +221,7 @@ def _find_record(store: "RecordStore", id: str) -> "Record":
     return record
 
 
-def _compact_json(record: "Record") -> Any:
+def _record_as_json(record: "Record") -> Any:
     """Return a record without its bodies as JSON data."""
     from msgspec.structs import replace
 

@@ -63,7 +63,7 @@ class HostTables:
         table = dict(self._tables[name])
         extended = table.pop("extends", name if name in HOST_NAMES else "generic")
         table_protocol = table.pop("protocol", protocol)
-        _check_head(extended, table_protocol)
+        _check_extends_and_protocol(extended, table_protocol)
         if extended == name and name not in HOST_NAMES:
             raise UnknownHost(name)
         try:
@@ -78,7 +78,7 @@ class HostTables:
         return msgspec.convert(_merge(members, table) | {"name": name, "protocol": protocol}, HostProfile)
 
 
-def _check_head(extends: object, protocol: object) -> None:
+def _check_extends_and_protocol(extends: object, protocol: object) -> None:
     """Raise `ValidationError` for keys of a table that are not facts, if their values are invalid."""
     if not isinstance(extends, str):
         raise msgspec.ValidationError("expected the name of a host - at `$.extends`")

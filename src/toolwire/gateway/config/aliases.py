@@ -33,7 +33,7 @@ def with_resolved_aliases(config: Config) -> Config:
         for number, backend in enumerate(route.backend_sections):
             key: KeyPath = ("backends", number, "model") if route.backends else ("model",)
             name = backend.model if route.backends else route.model
-            model = _model_at(backend.provider, name, config, aliases, ("routes", index, *key))
+            model = _provider_model(backend.provider, name, config, aliases, ("routes", index, *key))
             backends.append(replace(backend, model=model))
         if route.backends:
             routes.append(replace(route, backends=tuple(backends)))
@@ -42,7 +42,7 @@ def with_resolved_aliases(config: Config) -> Config:
     return replace(config, aliases=aliases, routes=tuple(routes))
 
 
-def _model_at(
+def _provider_model(
     provider: str, model: str | None, config: Config, aliases: Mapping[str, str], path: KeyPath
 ) -> str | None:
     """Return the provider's own name of a model. The given name may be an alias of that, or of `PROVIDER/MODEL`."""

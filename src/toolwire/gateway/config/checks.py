@@ -55,7 +55,7 @@ def check_config(config: Config) -> None:
 def _check_provider(section: ProviderSection, path: KeyPath) -> None:
     """Raise `KeyProblem` for an invalid protocol, address or credential of one provider."""
     if section.protocol not in PROTOCOLS:
-        problem = f"{_unknown('protocol', section.protocol, PROTOCOLS)}; expected one of {', '.join(PROTOCOLS)}"
+        problem = f"{_unknown_message('protocol', section.protocol, PROTOCOLS)}; expected one of {', '.join(PROTOCOLS)}"
         raise KeyProblem((*path, "protocol"), problem)
     try:
         if section.base_url:
@@ -151,10 +151,10 @@ def _check_routes(config: Config) -> None:
             raise KeyProblem((*path, "match"), f"{route.match!r} is also an alias; rename one of them")
         for number, name in enumerate(route.tools):
             if name not in config.mcp.servers:
-                raise KeyProblem((*path, "tools", number), _unknown("MCP server", name, config.mcp.servers))
+                raise KeyProblem((*path, "tools", number), _unknown_message("MCP server", name, config.mcp.servers))
 
 
-def _unknown(noun: str, name: str, known: Mapping[str, Any]) -> str:
+def _unknown_message(noun: str, name: str, known: Mapping[str, Any]) -> str:
     """Return the message for a name that the configuration doesn't define, with the nearest ones."""
     hint = suggest(name, known)
     return f"unknown {noun} {name!r}{hint and f' ({hint})'}"
@@ -175,7 +175,7 @@ def _check_backends(route: RouteSection, path: KeyPath, config: Config) -> None:
         key: KeyPath = (forms[0], number) if forms[0] != "provider" else ("provider",)
         provider: KeyPath = (*path, *key, "provider") if route.backends else (*path, *key)
         if backend.provider not in config.providers:
-            raise KeyProblem(provider, _unknown("provider", backend.provider, config.providers))
+            raise KeyProblem(provider, _unknown_message("provider", backend.provider, config.providers))
     if route.balance == "weight" and not any(backend.weight for backend in route.backend_sections):
         raise KeyProblem((*path, "balance"), "no backend has a weight greater than 0")
 

@@ -112,23 +112,23 @@ class Document:
                 self._merge(known, value, key_path, source)
             elif key_path in _MERGED_TABLES and isinstance(value, dict):
                 low[key] = {}
-                self._forget(key_path)
+                self._forget_origins(key_path)
                 self._origins[key_path] = source, key_path
                 self._merge(low[key], value, key_path, source)
             elif key_path in _JOINED_ARRAYS and isinstance(value, list) and isinstance(known, list):
                 moved = [self.origin((*key_path, index)) for index in range(len(known))]
-                self._forget(key_path)
+                self._forget_origins(key_path)
                 low[key] = [*value, *known]
                 self._origins[key_path] = source, key_path
                 for index, origin in enumerate(moved, len(value)):
                     if origin is not None:
                         self._origins[(*key_path, index)] = origin
             else:
-                self._forget(key_path)
+                self._forget_origins(key_path)
                 low[key] = value
                 self._origins[key_path] = source, key_path
 
-    def _forget(self, path: KeyPath) -> None:
+    def _forget_origins(self, path: KeyPath) -> None:
         """Forget the origins of a key and everything in it."""
         for known in [known for known in self._origins if known[: len(path)] == path]:
             del self._origins[known]

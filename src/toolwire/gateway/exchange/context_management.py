@@ -63,7 +63,7 @@ from toolwire.translation.history import has_envelopes
 
 _REALM = "compaction"
 """The realm of envelopes with summaries, which are valid for all upstreams."""
-_WORD = b"compaction"
+_COMPACTION_WORD = b"compaction"
 _REFUSAL_STATUSES = frozenset({400, 404, 405, 422, 501})
 _MISSING_STATUSES = frozenset({404, 405, 501})
 
@@ -126,7 +126,7 @@ class ManagedContext:
             return False
         if any(other.provider.protocol != protocol for other in exchange.route_match.backends):
             return False  # another backend could not continue from the provider's own compaction
-        if exchange.compacts_only and (self._was_rewritten or _refers_to_gateway(exchange)):
+        if exchange.compacts_only and (self._was_rewritten or _depends_on_gateway(exchange)):
             return False
         host = services.catalog.look_up(backend.provider, backend.model or self.request.model).host
         has_features = host.pass_through or set(self.features) <= set(host.fields.betas or ())
@@ -175,7 +175,7 @@ class ManagedContext:
     def read_response(self, exchange: Exchange, response: BufferedResponse) -> None:
         """Read the summary from the response to `summary_exchange`, and compact the conversation."""
         codec = exchange.client_request.codec
-        decoded = codec.decode_response(response.body, _no_context(exchange))
+        decoded = codec.decode_response(response.body, _summary_context(exchange))
         try:
             summary = read_summary(decoded)
         except SummaryFailed as error:
@@ -185,7 +185,9 @@ class ManagedContext:
         if not self.api.has_plain_summary and not exchange.services.signing_keys:
             message = "compaction needs a key that signs envelopes: set server.seal_keys"
             raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
-        part = self.api.encode_summary(summary, _seal(exchange, None if self.api.has_plain_summary else summary))
+        part = self.api.encode_summary(
+            summary, _seal_summary(exchange, None if self.api.has_plain_summary else summary)
+        )
         self.compaction = Compaction(summary=summary, usage=decoded.usage or Usage(), part=part)
         self.summary_exchange = None
         self._use_summary(exchange)
@@ -244,7 +246,7 @@ class ManagedContext:
             elif type(event) is ResponseEnd and self.compaction is not None and not self._has_usage:
                 processed += [UsageReport(usage=self.api.merge_usage(self.compaction, Usage())), event]
             else:
-                processed.append(event if self.compaction is None else _shift(event))
+                processed.append(event if self.compaction is None else _renumber_event(event))
         return processed
 
     def _compaction_events(self) -> list[Event]:
@@ -255,7 +257,7 @@ class ManagedContext:
         return [MessageStart(), PartStart(index=0, part=part), PartEnd(index=0, final=part), MessageEnd()]
 
 
-def _shift(event: Event) -> Event:
+def _renumber_event(event: Event) -> Event:
     """Return an event of the upstream's response, renumbered to follow the compaction's message."""
     if getattr(event, "candidate", 0):
         return event
@@ -278,7 +280,7 @@ def manage_context(exchange: Exchange) -> None:
     codec = exchange.client_request.codec
     if (api := codec.context_management) is None:
         return
-    may_hold_summary = _WORD in exchange.client_request.body or exchange.pending_response is not None
+    may_hold_summary = _COMPACTION_WORD in exchange.client_request.body or exchange.pending_response is not None
     if may_hold_summary and has_compaction(exchange.request.messages):
         opened = _open_summaries(exchange, api)
         exchange.is_rewritten = opened is not exchange.request
@@ -327,18 +329,18 @@ def _envelope_key(exchange: Exchange) -> EnvelopeKey | None:
     return EnvelopeKey(keys, exchange.client_request.tenant, realm=_REALM) if keys else None
 
 
-def _seal(exchange: Exchange, summary: str | None) -> str | None:
+def _seal_summary(exchange: Exchange, summary: str | None) -> str | None:
     """Return the envelope with a summary, or an empty one as a mark; None if envelopes are off."""
     key = _envelope_key(exchange)
     return None if key is None else key.seal(EnvelopePayload(parts=() if summary is None else (Text(text=summary),)))
 
 
-def _no_context(exchange: Exchange) -> Any:
+def _summary_context(exchange: Exchange) -> Any:
     """Return the context in which the response to a request for a summary is decoded."""
     return replace(exchange.upstream_request.context, text_recovery=None)
 
 
-def _refers_to_gateway(exchange: Exchange) -> bool:
+def _depends_on_gateway(exchange: Exchange) -> bool:
     """Return whether only the gateway can read the request, because it refers to a stored response or has envelopes."""
     continuation = exchange.request.continuation
     return (continuation is not None and continuation.id is not None) or has_envelopes(exchange.request)

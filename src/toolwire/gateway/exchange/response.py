@@ -383,13 +383,13 @@ def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | 
 
     Return None if nothing has to change. A round is one upstream request of several that make up a response.
     """
-    rounds, changes, pending_response = (
+    rounds, managed, pending_response = (
         exchange.upstream_request.rounds,
         response_changes(exchange),
         exchange.pending_response,
     )
     response_id = None if pending_response is None or exchange.has_same_protocol else pending_response.id
-    if rounds is None and changes is None and response_id is None:
+    if rounds is None and managed is None and response_id is None:
         return None
 
     def transform(events: list[Event]) -> list[Event]:
@@ -397,7 +397,7 @@ def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | 
         if response_id is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=response_id)
         events = events if rounds is None else rounds.process(events)
-        return events if changes is None else changes.process(events)
+        return events if managed is None else managed.process(events)
 
     return transform
 

@@ -140,7 +140,7 @@ class SignatureObserver:
                 part = event.part if isinstance(event, PartStart) else event.final  # type: ignore[union-attr]
                 self._record(getattr(part, "signature", None))
             if self._client_drops:
-                self._follow(event)
+                self._collect_reasoning(event)
 
     def observe_response(self, response: Response) -> None:
         """Record the signatures in a complete response."""
@@ -150,7 +150,7 @@ class SignatureObserver:
                     self._record(getattr(part, "signature", None))
                     self._add_part(candidate.index, part)
 
-    def _follow(self, event: Event) -> None:
+    def _collect_reasoning(self, event: Event) -> None:
         """Collect reasoning from a stream, up to the call that follows it."""
         if isinstance(event, PartStart):
             if isinstance(event.part, Reasoning):

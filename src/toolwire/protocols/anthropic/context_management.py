@@ -96,7 +96,7 @@ def read_plan(request: Request) -> ContextPlan:
     """Read the edits that a request asks for."""
     extras = (request.extras or {}).get(FAMILY, {})
     if (summarize := extras.get(_SUMMARIZE)) is not None and bytes(summarize) != b"null":
-        return _read_summarize(summarize, request)
+        return _read_summary_request(summarize, request)
     shape = _decode(extras.get(_EDITS, Raw(b"{}")), _EditsShape, _EDITS)
     edits = shape.edits or []
     if len(edits) > _LIMIT_EDITS:
@@ -105,7 +105,7 @@ def read_plan(request: Request) -> ContextPlan:
     return ContextPlan(edits=read, members=(_EDITS,))
 
 
-def _read_summarize(raw: Raw, request: Request) -> ContextPlan:
+def _read_summary_request(raw: Raw, request: Request) -> ContextPlan:
     """Read `compaction`, which turns the request into a summary request."""
     shape = _decode(raw, _Typed, _SUMMARIZE)
     if shape.type != "summarize":

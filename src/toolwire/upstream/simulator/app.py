@@ -211,7 +211,7 @@ class Simulator:
             raise ProviderRejection(unsupported_tools_error(codec.name, request.model or ""))
         request = self._conversations.expand_request(request, codec.name)
         if host is None or host.profile.reasoning.signatures:
-            require_signatures(request, codec.name, self._key_for(request))
+            require_signatures(request, codec.name, self._signature_key_for(request))
         request = request if host is None else host.apply_defaults(request, body)
         await self._answer(http_request, codec, request, compacts_only=endpoint.compacts)
 
@@ -235,7 +235,7 @@ class Simulator:
             await send(http_request, answer, ScriptedTurn())
         return response is not None
 
-    def _key_for(self, request: Request) -> SignatureKey:
+    def _signature_key_for(self, request: Request) -> SignatureKey:
         """Return the key of the account and the requested model."""
         return self._signature_key.derive(base_model_name(request.model or ""))
 
@@ -252,7 +252,7 @@ class Simulator:
         reply = turn.to_reply() if turn is not None else generate_reply(request, codec.name)
         if turn is None and self._dialect is not None:
             reply = write_as_text(reply, self._dialect)
-        response = ResponseBuilder(request, codec.name, self._key_for(request)).build(reply)
+        response = ResponseBuilder(request, codec.name, self._signature_key_for(request)).build(reply)
         self._conversations.store(request, response, codec.name)
         context = ResponseContext(request=request, created=int(time.time()))
         turn = turn or ScriptedTurn(pace=self._pace)
