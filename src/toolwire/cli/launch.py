@@ -454,10 +454,11 @@ def _temporary_folder(name: str) -> Iterator[Path]:
 @contextmanager
 def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
     """Yield the URL of the gateway that is already running, or else start one and stop it afterwards."""
-    from toolwire.gateway.providers.discovery import is_gateway_at
+    from toolwire.gateway.providers.discovery import SIMULATOR_NOTE, is_gateway_at
 
     url = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
     if is_gateway_at(server.host, server.port):
+        click.echo(f"using the gateway that already runs at {url}, with its providers", err=True)
         yield url
         return
     log = folder / "gateway.log"
@@ -472,7 +473,10 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
         ) as process,
     ):
         try:
-            yield _wait_for_gateway(process, log)
+            gateway_url = _wait_for_gateway(process, log)
+            if SIMULATOR_NOTE in log.read_text(encoding="utf-8", errors="replace"):
+                click.echo(f"{SIMULATOR_NOTE} (run `toolwire doctor` for details)", err=True)
+            yield gateway_url
         finally:
             process.terminate()
 

@@ -194,7 +194,9 @@ def open_record_store(
 def open_existing_store(path: Path) -> SqliteRecordStore:
     """Open an existing journal for reading."""
     if not path.is_file():
-        raise JournalError(f"no journal at {path}: set journal.enabled, or pass another file with --journal")
+        raise JournalError(
+            f"no journal at {path}: start the gateway with --record, or pass another file with --journal"
+        )
     return SqliteRecordStore(path)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
 
 
+SIMULATOR_NOTE = "no provider is configured: using the built-in simulator"
+
 _KNOWN_PROVIDERS = (
     # variable, name, protocol, base URL, model patterns, default model
     ("ANTHROPIC_API_KEY", "anthropic", "anthropic", "https://api.anthropic.com", ("claude-*",), "claude-sonnet-4-5"),

@@ -30,6 +30,7 @@ from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
 from toolwire.gateway.observability.recorder import build_recorder
 from toolwire.gateway.providers.discovery import (
+    SIMULATOR_NOTE,
     configured_providers,
     embedded_simulator,
     open_listener,
@@ -186,7 +187,7 @@ def startup_message(gateway: Gateway) -> str:
             f"state is unavailable, only stateless requests are served: {gateway.state_error} (run `toolwire doctor`)"
         )
     if gateway.simulator_socket is not None:
-        lines.append("no provider is configured: using the built-in simulator")
+        lines.append(SIMULATOR_NOTE)
     lines += [
         f"  {_describe_provider(provider)}"
         for provider in gateway.router.providers.values()
