@@ -150,10 +150,31 @@ def test_described_modules_are_available() -> None:
         "async for": "async def f(x):\n    async for y in x:\n        pass",
         "asyncio.create_task": "import asyncio\nasync def f() -> None: ...\nt = asyncio.create_task(f())",
         "globals()": "globals()",
+        "getattr": "class A:\n    def __init__(self) -> None:\n        self.x = 1\ngetattr(A(), 'x')",
+        "callable": "callable(len)",
+        "except*": "try:\n    pass\nexcept* ValueError:\n    pass",
+        "type aliases": "type X = int",
+        "methods of types": "list(map(str.upper, ['a']))",
+        "str.translate": "'a'.translate({97: 'b'})",
     }
     for word, code in lacking.items():
         assert word in UNSUPPORTED_SYNTAX
         assert run_code(code).is_error, word
+
+
+@pytest.mark.parametrize(
+    ("code", "is_lacking"),
+    [
+        ("def f():\n    yield 1", True),
+        ("import statistics", True),
+        ("hasattr(1, 'x')", True),
+        ("list(map(str.upper, ['a']))", True),
+        ("1 / 0", False),
+        ("await missing()", False),
+    ],
+)
+def test_errors_of_the_subset_say_what_it_lacks(code: str, is_lacking: bool) -> None:
+    assert (f"Not supported: {UNSUPPORTED_SYNTAX}" in output_text(run_code(code))) == is_lacking
 
 
 def test_described_syntax_works() -> None:
@@ -199,10 +220,11 @@ try:
     1 / int("0")
 except ZeroDivisionError:
     caught = True
+mapped = map(str, [1, 2]) + filter(None, ["", "a"])
 first = [found, managed, caught, seven(), closed()()]
-first + [Counter().add(), f"{2:03d}", {k: v for k, v in [(1, 2)]}, (lambda: 4)(), asyncio.run(one())]
+first + [Counter().add(), f"{2:03d}", {k: v for k, v in [(1, 2)]}, (lambda: 4)(), asyncio.run(one()), mapped]
 """
-    assert output_text(run_code(code)) == '["three",5,true,7,1,1,"002",{"1":2},4,1]'
+    assert output_text(run_code(code)) == '["three",5,true,7,1,1,"002",{"1":2},4,1,["1","2","a"]]'
 
 
 async def _interrupted(code: str, sandbox_tools: SandboxTools, memory: InMemorySteps, limits: CodeLimits) -> None:

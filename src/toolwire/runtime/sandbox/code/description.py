@@ -38,6 +38,13 @@ HELPER_STUBS = {
 }
 """Functions with which a program can look up tools."""
 
+BUILTIN_STUBS = (
+    "from collections.abc import Callable, Iterable\n"
+    "def map(function: Callable[..., Any], /, *iterables: Iterable[Any]) -> list[Any]: ...\n"
+    "def filter(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> list[Any]: ..."
+)
+"""Functions that the interpreter has and its type checker does not know; they return lists."""
+
 STUB_IMPORTS = (
     "from collections.abc import Mapping, Sequence\nfrom typing import Any, Literal, NotRequired, TypedDict\n"
 )
@@ -262,13 +269,30 @@ SUPPORTED_SYNTAX = (
     "@dataclass; comprehensions; match; try; with; f-strings; type hints"
 )
 UNSUPPORTED_SYNTAX = (
-    "inheritance (so no own exceptions, no Enum), generators (yield), del, @property, @classmethod and @staticmethod, "
-    "async with, async for, asyncio.create_task, globals()"
+    "inheritance (so no own exceptions, Enum, NamedTuple or TypedDict), generators (yield), del, @property, "
+    "@classmethod and @staticmethod, async with, async for, except*, type aliases, asyncio.create_task, getattr, "
+    "setattr, hasattr, callable, globals(), methods of types (use `lambda s: s.upper()` for `str.upper`), "
+    "str.translate"
 )
 AVAILABLE_MODULES = (
     "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
     "math random re time typing unicodedata"
 )
+
+_SUBSET_HINT = (
+    f"The sandbox runs a subset of Python. Not supported: {UNSUPPORTED_SYNTAX}. "
+    f"Modules: {', '.join(AVAILABLE_MODULES.split())}."
+)
+_SUBSET_ERROR = re.compile(
+    r"NotImplementedError: The monty|ModuleNotFoundError:|\[unresolved-import\]|AttributeError: type object '"
+    r"|\[unresolved-reference\] Name `(?:" + "|".join(dir(builtins)) + ")`"
+)
+
+
+def subset_hint(error: str) -> str:
+    """Return what the sandbox lacks, for an error about something that only full Python has; otherwise nothing."""
+    return _SUBSET_HINT if _SUBSET_ERROR.search(error) else ""
+
 
 _DESCRIPTION = """\
 Runs Python code that calls tools as functions. Use it when a task needs several calls, or to filter or summarize \
@@ -278,7 +302,7 @@ Each tool is an async function with named arguments: `rows = await list_orders(c
 together: `a, b = await asyncio.gather(f(x=1), f(x=2))` after `import asyncio`. A call that fails raises RuntimeError.
 The code is type-checked before it runs. No state is kept between runs. Await at the top level.
 
-It is a sandbox with a subset of Python. Supported: {works}. Modules: {modules}.
+It is a sandbox with a subset of Python. Supported: {works}. Modules: {modules}. map and filter return lists.
 Not supported: {lacks}. No files, no network, no environment, no other modules; sleeping takes no time.
 Limits: {seconds:g} seconds of computing, {memory} MB, {calls} calls, {output:,} characters of output."""
 

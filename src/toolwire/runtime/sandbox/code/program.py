@@ -41,7 +41,7 @@ from pydantic_monty import (
 )
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.runtime.sandbox.code.description import HELPER_STUBS, STUB_IMPORTS, CodeLimits, Stub
+from toolwire.runtime.sandbox.code.description import BUILTIN_STUBS, HELPER_STUBS, STUB_IMPORTS, CodeLimits, Stub
 from toolwire.runtime.tool import ToolError
 
 _SNAPSHOT_PREFIX = b"twcode1\0"
@@ -152,7 +152,7 @@ async def open_program(
     session = pool.checkout(
         limits=_resource_limits(limits),
         type_check=True,
-        type_check_stubs="\n".join([STUB_IMPORTS, *HELPER_STUBS.values(), *mentioned]),
+        type_check_stubs="\n".join([STUB_IMPORTS, BUILTIN_STUBS, *HELPER_STUBS.values(), *mentioned]),
         type_check_format="concise",
         os_policy={"sleep": "zero"},
     )

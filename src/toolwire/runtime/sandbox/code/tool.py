@@ -17,7 +17,13 @@ from pydantic_monty import Monty
 
 from toolwire.canonical.content import Data, Media, Part, Refusal, Text
 from toolwire.runtime.calls.validation import nesting_depth
-from toolwire.runtime.sandbox.code.description import CodeLimits, Stub, code_tool_description, make_stubs
+from toolwire.runtime.sandbox.code.description import (
+    CodeLimits,
+    Stub,
+    code_tool_description,
+    make_stubs,
+    subset_hint,
+)
 from toolwire.runtime.sandbox.code.program import (
     CallRaised,
     CallReturned,
@@ -302,7 +308,9 @@ def _part_text(part: Part) -> str:
 def program_output(printed: str, result: ProgramEnded, limits: CodeLimits) -> ToolOutput:
     """Return the result of `run_code`: printed text and last value, or the error."""
     if result.error_kind is not None:
-        message = f"{_ERROR_MESSAGES[result.error_kind]}\n{result.error}"
+        message = "\n".join(
+            filter(None, [_ERROR_MESSAGES[result.error_kind], result.error.rstrip(), subset_hint(result.error)])
+        )
         text = f"{printed.rstrip()}\n\n{message}" if printed else message
         return ToolOutput(content=(Text(text=text.rstrip()),), is_error=True, error_kind=f"code_{result.error_kind}")
     value, rendered = _render_value(result.value)
