@@ -85,8 +85,8 @@ bench-browser: $(READY) ## measure the browser overhead over Playwright (needs C
 bench-gateway: $(READY) ## measure cost, delays and memory of the gateway, compared with nginx and other gateways; ARGUMENTS=--quick
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
 
-bench-search: $(READY) ## measure quality and speed of tool search among 5,000 tools
-	$(BIN)/python -m benchmarks.search
+bench-search: $(READY) ## measure tool search on public data, compared with plain BM25, and its time among 5,000 tools; ARGUMENTS=--fit
+	$(BIN)/python -m benchmarks.search $(ARGUMENTS)
 
 bench-cache: $(READY) ## measure the share of prompts that could be read from the cache, for every pair (needs the corpus)
 	$(BIN)/python -m benchmarks.cache $(ARGUMENTS)

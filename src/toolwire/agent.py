@@ -43,6 +43,7 @@ from toolwire.runtime.run.state import RunState
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
 from toolwire.runtime.search.deferred_tools import DeferredTools
+from toolwire.runtime.search.embedding import Embed
 from toolwire.runtime.tool import CallDeferred, DepsT, Tool, ToolContext, ToolOutput, ToolSource
 from toolwire.runtime.toolbox import Toolbox
 
@@ -92,6 +93,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         code: Let the model write programs that call tools.
         search_above: With more tools than this, offer them through a tool search.
         always_offered: Names of tools that stay outside the tool search.
+        embed: A function that returns a vector for each of a list of texts. With it, the tool search ranks by meaning
+            as well as by words.
         name: The agent's name, in traces and as a tool of another agent.
         description: What the agent does, for agents that call it as a tool.
         config: The gateway configuration. None uses the providers whose keys are in the environment.
@@ -120,6 +123,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         code: bool = False,
         search_above: int = 40,
         always_offered: Sequence[str] = (),
+        embed: Embed | None = None,
         name: str = "agent",
         description: str = "",
         config: Config | None = None,
@@ -146,7 +150,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             output=None if output is str else OutputType(output),
             output_retries=output_retries,
             redactor=Redactor(secrets),
-            deferred_tools=DeferredTools(search_above, always=always_offered),
+            deferred_tools=DeferredTools(search_above, always=always_offered, embed=embed),
             code=code,
         )
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from benchmarks.search.catalog import catalog
 from tests.support.assertions import non_empty
 from tests.support.deadlines import DEADLINE
-from toolwire.runtime.search.index import IndexedTool, SearchError, ToolIndex, query_terms, split_words
+from toolwire.runtime.search.index import IndexedTool, SearchError, ToolIndex
+from toolwire.runtime.search.ranking import Weights
+from toolwire.runtime.search.words import split_words, stem
 
 TOOLS = [
     IndexedTool("github_create_issue", "Opens an issue in a repository."),
@@ -42,17 +44,15 @@ def test_names_are_split_into_words(name: str) -> None:
     [
         ("create issue", "github_create_issue"),
         ("creating issues", "github_create_issue"),
-        ("report a bug, I mean add one", "github_create_issue"),
-        ("all defects of the repo", "github_list_issues"),
+        ("list what is open in the repository", "github_list_issues"),
         ("http status", "getUserHTTPStatus"),
         ("forec", "weather_forecast"),
         ("postcode", "weather_forecast"),
         ("which room", "slack-send.message"),
-        ("hand over a msg", "slack-send.message"),
-        ("cancel my bill", "invoices_void"),
+        ("voided invoice", "invoices_void"),
     ],
 )
-def test_search_covers_name_description_arguments_and_synonyms(index: ToolIndex, query: str, tool: str) -> None:
+def test_search_covers_names_descriptions_and_arguments(index: ToolIndex, query: str, tool: str) -> None:
     assert index.search_words(query, 1) == [tool]
 
 
@@ -98,8 +98,8 @@ def test_any_pattern_matches_or_is_refused(pattern: str) -> None:
 
 
 def test_overlong_query_is_refused(index: ToolIndex) -> None:
-    with pytest.raises(SearchError, match="500 characters"):
-        index.search_words("a" * 501, 3)
+    with pytest.raises(SearchError, match="10000 characters"):
+        index.search_words("a" * 10_001, 3)
 
 
 @pytest.mark.parametrize(
@@ -188,22 +188,52 @@ def test_index_is_thread_safe() -> None:
     assert results == [index.search_words(one.text, 5) for one in sample_questions]
 
 
-def test_query_terms_omit_stop_words() -> None:
-    assert query_terms("Could you please get rid of the timetable for me?", 9) == (
-        ["timetable"],
-        ["delete", "schedule"],
-    )
-    assert query_terms("to be or not", 9) == (["not"], [])
-    assert query_terms("the", 9) == (["the"], [])
+@pytest.mark.parametrize(
+    "words",
+    ["create creates created creating creation", "query queries", "stop stops stopped stopping", "class classes"],
+)
+def test_forms_of_a_word_have_one_stem(words: str) -> None:
+    assert len({stem(word) for word in words.split()}) == 1
 
 
-def test_right_tool_ranks_among_the_first_five_of_thousands() -> None:
-    entries, questions = catalog()
-    assert len(entries) == len({entry.name for entry in entries}) == 5_000
-    index = ToolIndex(entries)
-    sample = questions[::10]
-    right = sum(question.tool in index.search_words(question.text, 5) for question in sample)
-    assert right / len(sample) >= 0.95
+def test_accents_do_not_matter() -> None:
+    index = ToolIndex([IndexedTool("historique", "Compte les étapes"), IndexedTool("other", "Compte")])
+    assert index.search_words("ETAPES", 5) == index.search_words("étapes", 5) == ["historique"]
+
+
+def test_stop_words_count_only_in_a_query_of_nothing_else() -> None:
+    index = ToolIndex([IndexedTool("for", "Please do it"), IndexedTool("invoices_void")])
+    assert index.search_words("please void it for me", 5) == ["invoices_void"]
+    assert index.search_words("for", 5) == ["for"]
+    assert index.search_words("do in", 5) == []
+
+
+def test_words_at_the_end_of_a_long_query_count(index: ToolIndex) -> None:
+    filler = " ".join(f"word{number}" for number in range(900))
+    assert index.search_words(f"{filler} postcode", 1) == ["weather_forecast"]
+
+
+def test_rare_words_count_in_a_query_of_common_ones() -> None:
+    common = " ".join(f"common{number}" for number in range(200))
+    index = ToolIndex([*(IndexedTool(f"tool_{number}", common) for number in range(400)), IndexedTool("a", "zebra")])
+    assert index.search_words(f"{common} zebra", 1) == ["a"]
+
+
+def test_names_weigh_more_than_descriptions_and_these_more_than_arguments() -> None:
+    tools = [
+        IndexedTool("a", "b", {"properties": {"zebra": {}}}),
+        IndexedTool("c", "zebra", {"properties": {"d": {}}}),
+        IndexedTool("zebra", "e", {"properties": {"f": {}}}),
+    ]
+    assert ToolIndex(tools).search_words("zebra", 3) == ["zebra", "c", "a"]
+    assert ToolIndex(tools, Weights(arguments=9.0)).search_words("zebra", 1) == ["a"]
+
+
+def test_similarities_count_as_much_as_words(index: ToolIndex) -> None:
+    similarities = [0.0] * len(TOOLS)
+    similarities[4] = 0.9
+    assert index.search_words("zygote", 5, similarities=similarities) == ["invoices_void"]
+    assert index.search_words("postcode", 5, similarities=similarities) == ["weather_forecast", "invoices_void"]
 
 
 def test_sample_queries_do_not_copy_descriptions() -> None:

@@ -11,6 +11,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.codec.models import claude, gpt
 from toolwire.runtime.policy import Policy
+from toolwire.runtime.search.embedding import Embed, ToolEmbeddings
 from toolwire.runtime.search.index import PATTERN_LIMIT, QUERY_LIMIT, IndexedTool, SearchError, ToolIndex
 from toolwire.runtime.tool import (
     Annotations,
@@ -73,12 +75,16 @@ class TurnTools(Struct, frozen=True):
 class DeferredTools:
     """Selects which tools to declare and which to defer behind a search."""
 
-    def __init__(self, limit: int = 40, *, always: Iterable[str] = ()) -> None:
-        """Defer tools if there are more than `limit`, except those whose names match a glob in `always`."""
+    def __init__(self, limit: int = 40, *, always: Iterable[str] = (), embed: Embed | None = None) -> None:
+        """Defer tools if there are more than `limit`, except those whose names match a glob in `always`.
+
+        With `embed`, which returns a vector for each text, searches rank by meaning as well as by words.
+        """
         self._limit = limit
         self._always = tuple(always)
         self._indexed_tools: tuple[Tool, ...] = ()
         self._index = ToolIndex(())
+        self._embeddings = None if embed is None else ToolEmbeddings(embed)
 
     def select(
         self,
@@ -126,19 +132,23 @@ class DeferredTools:
         ):
             self._index = ToolIndex(indexed_tool(tool) for tool in tools)
             self._indexed_tools = tools
-        return build_search_tool(self._index, deferred)
+        return build_search_tool(self._index, deferred, self._embeddings)
 
 
-def build_search_tool(index: ToolIndex, tools: Mapping[str, Tool]) -> Tool:
+def build_search_tool(index: ToolIndex, tools: Mapping[str, Tool], embeddings: ToolEmbeddings | None = None) -> Tool:
     """Build `find_tools`. It returns JSON, because tool descriptions are untrusted text."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
         """Search the tools, and return names and descriptions of the best as JSON."""
         limit = min(arguments.get("limit") or _DEFAULT_RESULTS, MAX_RESULTS)
-        search = index.search_pattern if arguments.get("mode") == "regex" else index.search_words
+        query: str = arguments["query"]
+        search = index.search_pattern
+        if arguments.get("mode") != "regex":
+            similarities = None if embeddings is None else await embeddings.similarities(query, index.entries)
+            search = partial(index.search_words, similarities=similarities)
         try:
             # In a thread: building the index takes time, and so do some patterns.
-            names = await asyncio.to_thread(search, arguments["query"], limit, tools.__contains__)
+            names = await asyncio.to_thread(search, query, limit, tools.__contains__)
         except SearchError as error:
             raise ToolError(str(error), error.kind) from None
         listed = [{"name": name, "description": tools[name].description[:_DESCRIPTION_LENGTH]} for name in names]
