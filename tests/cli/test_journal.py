@@ -221,7 +221,7 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
     [
         (["show", "ex_none"], "exchange not found: ex_none (see `toolwire journal tail`)"),
         (["replay", "ex_none"], "exchange not found: ex_none"),
-        (["replay", "last", "--to", "nobody/m"], "unknown provider 'nobody': use --to with one of anthropic, "),
+        (["replay", "last", "--to", "nobody/m"], "unknown provider 'nobody'; expected one of anthropic, "),
         (["show", "last", "--journal", "none.db"], "no journal at none.db: run `toolwire serve --record`"),
     ],
 )
