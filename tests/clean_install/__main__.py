@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.clean_install.actions import find_problems, find_unnamed_extras, run, serving
@@ -138,22 +138,29 @@ def main() -> int:
     options = parser.parse_args()
     pythons = {name: path for name, path in find_pythons().items() if name in (options.python or [name])}
     problems: list[str] = []
+
+    def report(subject: str, found: Iterable[str]) -> None:
+        """Print each problem at once, and keep it for the summary."""
+        for text in found:
+            problems.append(f"{subject}: {text}")
+            write(f"problem: {problems[-1]}")
+
     with tempfile.TemporaryDirectory(prefix="toolwire-install-") as name:
         folder = Path(name)
         wheel, source = build(folder)
         write(f"built {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) and {source.name}")
         for version, python in pythons.items():
-            problems += [f"{version}: {text}" for text in try_default(version, python, wheel, folder / version)]
+            report(version, try_default(version, python, wheel, folder / version))
             for extra in options.extra or EXTRAS:
                 if extra != "none":
-                    found = try_extra(version, python, wheel, extra, folder / f"{version}-{extra}")
-                    problems += [f"{version} with {extra}: {text}" for text in found]
+                    report(
+                        f"{version} with {extra}",
+                        try_extra(version, python, wheel, extra, folder / f"{version}-{extra}"),
+                    )
                     shutil.rmtree(folder / f"{version}-{extra}")
         version, python = next(iter(pythons.items()))
-        problems += [f"source: {text}" for text in try_default(version, python, source, folder / "source")]
-        problems += try_uvx(folder)
-    for problem in problems:
-        write(f"problem: {problem}")
+        report("source", try_default(version, python, source, folder / "source"))
+        report("source", try_uvx(folder))
     write(f"{len(problems)} problems with Python {', '.join(pythons)}")
     return 1 if problems else 0
 

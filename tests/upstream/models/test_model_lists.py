@@ -70,6 +70,15 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
         await read_http_request(reader)
         await reader.read()
 
+    async def send_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_http_request(reader)
+        head, separator, body = json_response({"data": [{"id": "late"}]}).partition(b"\r\n\r\n")
+        writer.write(head + separator)
+        for byte in body:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.2)  # often enough for each read, too long for the list
+
     async def work() -> None:
         transport = Transport()
         answers = {"good": json_response({"data": [{"id": "m"}]}), "broken": http_response("200 OK", b"<html>")}
@@ -80,8 +89,9 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
             serve_upstream(ScriptedUpstream(answers["refusing"])) as refusing,
             serve_upstream(ScriptedUpstream(answers["odd"])) as odd,
             serve_upstream(stay_silent) as silent,
+            serve_upstream(send_slowly) as slow,
         ):
-            origins = {"good": good, "broken": broken, "refusing": refusing, "odd": odd, "silent": silent}
+            origins = {"good": good, "broken": broken, "refusing": refusing, "odd": odd, "silent": silent, "slow": slow}
             providers = [provider_at(origin, name) for name, origin in origins.items()]
             providers.append(provider_at(Origin("http", "127.0.0.1", 9), "dead"))
             lists = ModelLists(transport, timeout=1)
@@ -96,6 +106,7 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
             "broken": "sent no list of models",
             "odd": "sent no list of models",
             "refusing": "the list of models has status 401",
+            "slow": "no list of models within 1 seconds",
         }
 
     asyncio.run(work())
