@@ -18,15 +18,18 @@ LISTENS = re.compile(r"(http://127\.0\.0\.1:\d+)")
 ACTIONS: dict[str, tuple[tuple[str, ...], str, int, str]] = {
     "ask": (("hi",), "", 0, "simulated model"),
     "check": (("--protocol", "openai-chat"), CHAT_REQUEST, 0, ""),
+    "completion": (("bash",), "", 0, "toolwire"),
+    "config": (("path",), "", 0, "(not present)"),
     "doctor": ((), "", 0, "using the built-in simulator"),
     "hosts": ((), "", 0, "deepseek"),
     "journal": (("tail",), "", 2, "journal"),
     "launch": (("codex",), "", 2, "npm install"),
-    "mcp": (("list",), "", 2, "[mcp.servers"),
+    "mcp": (("list",), "", 2, "toolwire[mcp]"),
     "models": ((), "", 0, "openai/simulated"),
     "protocols": ((), "", 0, "gemini"),
     "runs": (("list",), "", 0, "run_"),
     "translate": (("--from", "openai-chat", "--to", "gemini"), CHAT_REQUEST, 0, "contents"),
+    "init": ((), "", 0, "wrote toolwire.toml"),  # the last one, as the others read the file
 }
 SERVERS = {"serve": ("--port", "0"), "simulate": ("all", "--port", "0")}
 # What needs an extra, and the extra that the error must name.
@@ -109,7 +112,7 @@ def find_problems(toolwire: str, folder: Path) -> Iterator[str]:
 def find_unnamed_extras(toolwire: str, folder: Path) -> Iterator[str]:
     """Yield a line for each feature whose error does not name the extra that it needs."""
     config = folder / "toolwire.toml"
-    for extra, arguments in {**NEEDS_EXTRA, "mcp": ("mcp", "list")}.items():
+    for extra, arguments in {**NEEDS_EXTRA, "mcp": ("mcp", "list", "--config", "toolwire.toml")}.items():
         config.write_text('[mcp.servers.math]\ncommand = "math"\n' if extra == "mcp" else "")
         code, output = run([toolwire, *arguments], folder)
         if code != 2 or f"toolwire[{extra}]" not in output or output.count("\n") > 2:
