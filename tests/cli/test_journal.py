@@ -222,7 +222,7 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
         (["show", "ex_none"], "exchange not found: ex_none (see `toolwire journal tail`)"),
         (["replay", "ex_none"], "exchange not found: ex_none"),
         (["replay", "last", "--to", "nobody/m"], "unknown provider 'nobody'; expected one of anthropic, "),
-        (["show", "last", "--journal", "none.db"], "no journal at none.db: run `toolwire serve --record`"),
+        (["show", "last", "--journal", "none.db"], "no journal at none.db: start the gateway with --record"),
     ],
 )
 def test_failures_are_one_line_errors(arguments: list[str], message: str, base_url: str, tmp_path: Path) -> None:
