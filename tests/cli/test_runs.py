@@ -152,13 +152,15 @@ def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
 
 
 def test_finished_run_is_continued_as_a_conversation(tmp_path: Path) -> None:
-    write_script(tmp_path, text_reply("Half of", stop="max_tokens"), text_reply("an answer."))
+    """An answer is cut off only after several continuations."""
+    cut = [text_reply("more ", stop="max_tokens")] * 4
+    write_script(tmp_path, *cut, text_reply("an answer."))
     done = run_toolwire(tmp_path, "ask", "answer")
-    assert (done.code, done.out) == (1, "Half of\n")
+    assert (done.code, done.out) == (1, "more more more more \n")
     assert "continue with: toolwire ask --continue '...'\n" in done.err
     refused = run_toolwire(tmp_path, "runs", "resume", done.run)
     assert refused.err == f"Error: the run {done.run} has ended (length): continue with `toolwire ask --continue`\n"
-    assert run_toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
+    assert run_toolwire(tmp_path, "ask", "--continue", "go on").out == "more more more an answer.\n"
 
 
 WAITS = shell_call("echo x >> effects; until [ -e go ]; do sleep 0.1; done")

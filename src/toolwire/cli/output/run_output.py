@@ -101,7 +101,8 @@ class TextOutput:
             case ThinkingDelta():
                 self.on_thinking(strip_controls(event.text))
             case TurnEnded():
-                self.on_turn_ended()
+                if event.stop != "max_tokens":  # otherwise the answer may be continued
+                    self.on_turn_ended()
             case CallProposed():
                 self._call_lines[event.call_id] = format_call(event.tool, event.arguments, self._path_prefix)
             case CallStarted():
