@@ -11,6 +11,7 @@ _PAYLOAD = EnvelopePayload(
     parts=(Text("some text"),), positions=((1, 2),), signature=Signature(issuer="google", data="c2ln", kind="signature")
 )
 _SEALED = _KEY.seal(_PAYLOAD, "digest").encode()
+_OPENED = _KEY.open(_SEALED.decode(), "digest")  # the payload, with its issuer
 _SEEDS = [_SEALED, b64encode(_SEALED)]
 _TOKENS = (
     b"tw1.",
@@ -32,10 +33,12 @@ _TOKENS = (
 
 def _check(data: bytes) -> None:
     if data in _SEEDS:
-        assert _KEY.open(data.decode(), "digest") == _PAYLOAD
+        assert _OPENED is not None
+        assert _OPENED.parts == _PAYLOAD.parts
+        assert _KEY.open(data.decode(), "digest") == _OPENED
     for text in (data.decode(errors="replace"), b64encode(data).decode()):
         opened = _KEY.open(text, "digest")
-        assert opened is None or (opened == _PAYLOAD and is_envelope(text))
+        assert opened is None or (opened == _OPENED and is_envelope(text))
         assert _KEY.open(text, "another conversation") is None
 
 

@@ -140,7 +140,7 @@ def test_one_key_can_not_take_all_background_responses() -> None:
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5"])
 def test_key_share_must_be_a_fraction(share: str) -> None:
-    with pytest.raises(ConfigError, match=r"limits\.key_share: must be greater than 0 and at most 1"):
+    with pytest.raises(ConfigError, match=r"limits\.key_share: expected a number greater than 0 and at most 1"):
         parse_config(f"[limits]\nkey_share = {share}", {})
 
 

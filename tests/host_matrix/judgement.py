@@ -63,6 +63,8 @@ def find_unreported(sent: Body, received: Body, losses: list[dict[str, str]]) ->
         is_reported = any(pointer.startswith(path) or path.startswith(pointer) for path in paths)
         if is_reported or _folded(value) in values | _DEFAULTS.get(pointer, set()):
             continue
+        if pointer.startswith("/context_management"):  # the gateway manages the context itself
+            continue
         if pointer.startswith("/thinking") and (received.keys() & _THINKING_MEMBERS or _names_thinking(paths)):
             continue
         yield f"{pointer} = {str(value)[:40]}"

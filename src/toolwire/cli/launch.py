@@ -451,6 +451,12 @@ def _temporary_folder(name: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _note_on_terminal(text: str) -> None:
+    """Write a note to stderr if a person reads it there; scripts get only the agent's own output."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
+
+
 @contextmanager
 def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
     """Yield the URL of the gateway that is already running, or else start one and stop it afterwards."""
@@ -458,7 +464,7 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
 
     url = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
     if is_gateway_at(server.host, server.port):
-        click.echo(f"using the gateway that already runs at {url}, with its providers", err=True)
+        _note_on_terminal(f"using the gateway that already runs at {url}, with its providers")
         yield url
         return
     log = folder / "gateway.log"
@@ -475,7 +481,7 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
         try:
             gateway_url = _wait_for_gateway(process, log)
             if SIMULATOR_NOTE in log.read_text(encoding="utf-8", errors="replace"):
-                click.echo(f"{SIMULATOR_NOTE} (run `toolwire doctor` for details)", err=True)
+                _note_on_terminal(f"{SIMULATOR_NOTE} (run `toolwire doctor` for details)")
             yield gateway_url
         finally:
             process.terminate()

@@ -67,6 +67,8 @@ class _LocalGateway:
         server = replace(config.server, keys=(), host="127.0.0.1")
         self._gateway: Gateway = build_gateway(replace(config, server=server), model=model, log=_QuietLog())
         self._resources = contextlib.AsyncExitStack()
+        if self._gateway.simulator_socket is not None:
+            self._resources.enter_context(self._gateway.simulator_socket)
         self._start_lock: asyncio.Lock | None = None
         self._is_started = self._is_closed = False
 
@@ -99,8 +101,6 @@ class _LocalGateway:
             self._is_closed = True
             self._gateway.app.close()
             await self._resources.aclose()
-            if not self._is_started and self._gateway.simulator_socket is not None:
-                self._gateway.simulator_socket.close()
 
 
 class _Exchange:

@@ -1,8 +1,8 @@
 """Calls of Python functions in a process of their own, which can be killed, unlike a thread."""
 
 import asyncio
+import inspect
 import multiprocessing
-import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -55,13 +55,13 @@ def _call(sender: Connection, function: Callable[..., Any], kwargs: dict[str, An
     result: _Result
     try:
         value = function(**kwargs)
-        result = (True, collect_items(value) if hasattr(value, "gi_frame") else value)
-        data = pickle.dumps(result)
-    except Exception as error:  # noqa: BLE001 - raised by the caller
+        result = (True, collect_items(value) if inspect.isgenerator(value) else value)
+    except ToolError as error:
+        result = (False, ToolError(str(error), error.kind))
+    except Exception as error:  # noqa: BLE001 - a failure of the function is a result for the model
+        result = (False, ToolError(f"{type(error).__name__}: {error}", "crash"))
+    with sender:
         try:
-            data = pickle.dumps((False, error))
-            pickle.loads(data)  # noqa: S301 - made above; some exceptions can't be restored
-        except Exception:  # noqa: BLE001
-            data = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
-    sender.send_bytes(data)
-    sender.close()
+            sender.send(result)
+        except Exception as error:  # noqa: BLE001 - not every value can be sent
+            sender.send((False, ToolError(f"the result can't leave the process: {error}", "crash")))

@@ -257,7 +257,7 @@ def test_host_is_recognized_by_its_name_or_model(hostname: str, protocol: str, m
 
 def test_unknown_host_is_refused() -> None:
     config = '[providers.p]\nprotocol = "openai-chat"\nbase_url = "http://h"\nhost = "nobody"'
-    with pytest.raises(ConfigError, match=r"providers\.p\.host: unknown host 'nobody'; expected one of openai"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: unknown host 'nobody' \(expected one of openai"):
         parse_config(config, {})
     with pytest.raises(ValueError, match="unknown host profile 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")

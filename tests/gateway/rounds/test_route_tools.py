@@ -378,7 +378,7 @@ def test_unknown_mcp_server_in_a_route_is_refused() -> None:
     config = (
         '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n[[routes]]\nprovider = "up"\ntools = ["other"]\n'
     )
-    with pytest.raises(ConfigError, match=r"routes\[0\].tools: unknown MCP server 'other'"):
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools\[0\]: unknown MCP server 'other'"):
         parse_config(config, {})
 
 

@@ -200,5 +200,5 @@ def test_limits_are_fitted_to_the_file_limit(
 
 
 def test_zero_connections_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"limits\.connections: must be greater than 0"):
+    with pytest.raises(ConfigError, match=r"limits\.connections: expected an integer of at least 1"):
         parse_config("[limits]\nconnections = 0", {})

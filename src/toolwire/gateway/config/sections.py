@@ -123,7 +123,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     values: Natural = 1_000_000
     answer: Positive = 64 * 1024 * 1024
     stream: Positive = 256 * 1024 * 1024
-    streams: Positive = 1000
+    streams: Natural = 1000
     receive: PositiveFloat = 60
     send: PositiveFloat = 60
     retries: Natural = 2
