@@ -247,7 +247,7 @@ def _task_exchanges(setup: GatewaySetup, upstream: str) -> list[ObservedExchange
     return [
         exchange
         for exchange in setup.upstream.exchanges
-        if exchange.status == 200 and read_prompt(exchange.request(upstream)).tools
+        if exchange.status == 200 and exchange.request_body and read_prompt(exchange.request(upstream)).tools
     ]
 
 
