@@ -57,7 +57,7 @@ class FormattedTools(list[Any]):
         """The tools' own names, by the names sent instead; pass `tools` to `parse_tool_calls` to get them back."""
 
         self.losses = losses
-        """What the protocol can't express, with JSON pointers into the tools."""
+        """The losses, with JSON pointers into the tools."""
 
 
 def format_tools(tools: Sequence[Any], protocol: str) -> FormattedTools:

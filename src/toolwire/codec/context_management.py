@@ -49,7 +49,7 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
 
 
 class AppliedEdit(Struct, frozen=True, kw_only=True):
-    """What one clearing edit did."""
+    """The result of one clearing edit."""
 
     edit: ClearToolUses | ClearThinking
     cleared: int  # tool uses, or turns with thinking

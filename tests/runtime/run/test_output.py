@@ -125,6 +125,31 @@ def test_tool_for_answers_replaces_the_format() -> None:
     assert (result.call_id, result.status) == ("c", "ok")
 
 
+def test_output_is_requested_in_one_way_if_that_changes_between_turns() -> None:
+    """A model may accept the format only in turns without tools."""
+
+    class Model(ScriptedModel):
+        def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
+            return not has_tools
+
+    model = Model(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn(OSLO))
+    agent = Agent(
+        model,
+        tools=[add],
+        policy=ALLOW_ALL,
+        output=City,
+        prepare_tools=lambda context, tools: tools if context.turn == 1 else (),
+    )
+    assert agent.run("Where?").output.name == "Oslo"
+    first, second = model.requests
+    assert first.output is None
+    assert first.tools is not None
+    assert len(first.tools) == 2
+    assert second.output is not None
+    assert second.tools is None
+    assert second.tool_choice is None
+
+
 def test_policy_does_not_apply_to_answers() -> None:
     model = ModelWithoutFormats(model_turn(model_call(OUTPUT_TOOL, json.loads(OSLO))))
     assert Agent(model, output=City, policy=type(ALLOW_ALL)(deny=["*"])).run("Where?").ok

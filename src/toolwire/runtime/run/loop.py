@@ -98,7 +98,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     output: OutputType | None = None
     """The type of the answer; None for text."""
     output_retries: int = 2
-    """How often the model may correct an answer that does not match the output type."""
+    """Corrections of an answer that does not match the output type, before the run stops."""
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     deferred_tools: DeferredTools = field(default_factory=DeferredTools)
     """Selects the tools that the model must search for."""
@@ -244,6 +244,7 @@ class Loop:
 
     def _declare_output(self) -> None:
         """Request the output type in this turn: by a response format, or by the tool `final_answer`."""
+        self._response_format, self._output_tools = None, {}
         output = self._settings.output
         if output is None:
             return
