@@ -29,6 +29,9 @@ test-laws: $(READY) ## run the property tests on every recording and target (nee
 test-faults: $(READY) ## run every fault of a backend with all pairs of upstream protocols, streamed and not
 	TOOLWIRE_ALL_FAULTS=1 $(BIN)/pytest -n auto tests/gateway/exchange/test_faults.py
 
+test-postgres: $(READY) ## run the tests of stored state on a real PostgreSQL server (needs its programs)
+	TOOLWIRE_POSTGRES=1 .venv/bin/pytest -m postgres $(ARGUMENTS)
+
 test-switching: $(READY) ## hold 100 conversations of every client protocol that switch between providers, accounts and models
 	TOOLWIRE_ALL_SEEDS=1 $(BIN)/pytest -n auto tests/gateway/exchange/test_signatures.py
 

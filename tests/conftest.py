@@ -2,8 +2,10 @@
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import certifi
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import collection
 from tests.support.clock import Clock
+from tests.support.postgres import PostgresServer, run_postgres
 
 # Deadlines of single examples, and the health check for slow draws, would fail on a busy machine.
 settings.register_profile("toolwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +34,21 @@ os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
 os.environ["XDG_CONFIG_HOME"] = f"{_FOLDER.name}/config"
 for variable in ("TOOLWIRE_CONFIG", "TOOLWIRE_MODEL"):
     os.environ.pop(variable, None)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A private PostgreSQL server."""
+    if "TOOLWIRE_POSTGRES" not in os.environ:
+        pytest.skip("needs PostgreSQL: make test-postgres")
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """The URL of a new, empty database."""
+    return postgres_server.create_database(f"test_{uuid4().hex}")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ _EXTRAS = {
     "mcp_types": "mcp",
     "opentelemetry": "telemetry",
     "playwright": "browser",
+    "psycopg": "postgres",
     "pydantic_monty": "code",
     "selectolax": "web",
 }

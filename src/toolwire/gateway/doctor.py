@@ -11,7 +11,7 @@ from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.server.auth import is_loopback
-from toolwire.gateway.state.store import STATE_SCHEMA as STATE
+from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
 from toolwire.journal.runs import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database

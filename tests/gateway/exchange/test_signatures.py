@@ -35,7 +35,8 @@ from toolwire.gateway.config import parse_config
 from toolwire.gateway.in_process import open_model
 from toolwire.gateway.providers.discovery import open_listener
 from toolwire.gateway.state.signatures import IssuedSignatures, SignatureObserver
-from toolwire.gateway.state.store import IN_MEMORY, SqliteStateStore, StoreLimits
+from toolwire.gateway.state.sqlite_store import IN_MEMORY, SqliteStateStore
+from toolwire.gateway.state.store import StoreLimits
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import signatures_in
 from toolwire.upstream.simulator.app import Simulator, StoredConversations

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from toolwire.cli import main
-from toolwire.gateway.state.store import Row, SqliteStateStore
+from toolwire.gateway.state.sqlite_store import SqliteStateStore
+from toolwire.gateway.state.store import Row
 
 insert = SqliteStateStore._insert_rows
 
@@ -23,6 +24,6 @@ def insert_slowly(self: SqliteStateStore, connection: sqlite3.Connection, rows: 
 
 
 if __name__ == "__main__":
-    SqliteStateStore._insert_rows = insert_slowly  # type: ignore[method-assign]
+    SqliteStateStore._insert_rows = insert_slowly  # type: ignore[method-assign, assignment]
     sys.argv[0] = "toolwire"
     main()

@@ -23,7 +23,8 @@ from toolwire.gateway.limits import Quota
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.background_jobs import FRAMES_KIND, BackgroundJobs, encode_frame, with_cancelled_status
 from toolwire.gateway.state.conversations import StoredResponse
-from toolwire.gateway.state.store import Row, SqliteStateStore
+from toolwire.gateway.state.sqlite_store import SqliteStateStore
+from toolwire.gateway.state.store import Row
 
 RESPONSE = STATE_ADAPTERS["openai-responses"]
 

@@ -18,7 +18,7 @@ from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server.launch import build_gateway, startup_message
-from toolwire.gateway.state import store
+from toolwire.gateway.state import sql_store
 from toolwire.upstream.provider import Origin
 
 FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
@@ -143,7 +143,7 @@ def test_unstored_response_reports_a_loss(tmp_path: Path) -> None:
 
 def test_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a restart."""
-    monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
+    monkeypatch.setattr(sql_store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
     broken(path)
 

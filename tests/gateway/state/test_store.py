@@ -12,29 +12,46 @@ import pytest
 
 from tests.support.clock import Clock
 from tests.support.deadlines import wait_until
-from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
+from tests.support.gateway.state_store import (
+    AMPLE_BOUNDS,
+    StoreLocation,
+    StoreScenario,
+    open_store_at,
+    response_row,
+)
+from tests.support.postgres import POSTGRES
 from toolwire.gateway.config import ConfigError, StateSection
 from toolwire.gateway.state.eviction import fair_share
-from toolwire.gateway.state.store import IN_MEMORY, SqliteStateStore, StateUnavailable, StoreLimits
+from toolwire.gateway.state.sql_store import SqlStateStore
+from toolwire.gateway.state.store import StateUnavailable, StoreLimits
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.sqlite_files import create_private_file
 
 
-def run(path: Path | None, work: StoreScenario, bounds: StoreLimits = AMPLE_BOUNDS) -> None:
-    store = SqliteStateStore(IN_MEMORY if path is None else str(path), bounds)
+def run(location: StoreLocation, work: StoreScenario, bounds: StoreLimits = AMPLE_BOUNDS) -> None:
+    store = open_store_at(location, bounds)
     try:
         asyncio.run(work(store))
     finally:
         store.close()
 
 
-@pytest.fixture(params=["memory", "file"])
-def store_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+@pytest.fixture(params=["memory", "file", POSTGRES])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def test_rows_are_visible_to_their_owner_only(store_path: Path | None) -> None:
-    async def work(store: SqliteStateStore) -> None:
+@pytest.fixture(params=["file", POSTGRES])
+def shared_location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return tmp_path / "state.db"
+
+
+def test_rows_are_visible_to_their_owner_only(location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
         for owner, kind in (("you", "response"), ("", "response"), ("me", "interaction")):
@@ -44,11 +61,11 @@ def test_rows_are_visible_to_their_owner_only(store_path: Path | None) -> None:
         store.enqueue([response_row("a", b"yours", owner="you")])
         assert await store.get("me", "response", ["a"]) == {"a": b"1"}
 
-    run(store_path, work)
+    run(location, work)
 
 
-def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(store_path: Path | None) -> None:
-    async def work(store: SqliteStateStore) -> None:
+def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         rows = [response_row("a", b"2"), response_row("b", b"2")]
         assert not await store.put_if(rows, lambda body: body is not None)
         assert await store.get("me", "response", ["a", "b"]) == {}
@@ -58,7 +75,7 @@ def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(store_
         assert await store.put_if(rows, lambda body: body == b"1")
         assert await store.get("me", "response", ["a", "b"]) == {"a": b"2", "b": b"2"}
 
-    run(store_path, work)
+    run(location, work)
 
 
 def test_no_other_process_writes_between_the_check_and_the_write_of_put_if(tmp_path: Path) -> None:
@@ -72,17 +89,17 @@ def test_no_other_process_writes_between_the_check_and_the_write_of_put_if(tmp_p
                 errors.append(str(error))
         return True
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         assert await store.put_if([response_row("a", b"1")], write_from_another_process)
 
     run(path, work)
     assert errors == ["database is locked"]
 
 
-def test_ids_are_bound_as_values(store_path: Path | None) -> None:
+def test_ids_are_bound_as_values(location: StoreLocation) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row("safe")])
         for text in odd:
             assert await store.get("me", "response", [text]) == {}
@@ -93,11 +110,11 @@ def test_ids_are_bound_as_values(store_path: Path | None) -> None:
             assert await store.get(text, "response", [text]) == {text: b"odd"}
         assert await store.get("me", "response", ["safe"]) == {"safe": b"{}"}
 
-    run(store_path, work)
+    run(location, work)
 
 
-def test_lineage_is_complete_or_empty(store_path: Path | None) -> None:
-    async def work(store: SqliteStateStore) -> None:
+def test_lineage_is_complete_or_empty(location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue(
             [
                 response_row("a", b"1"),
@@ -115,11 +132,11 @@ def test_lineage_is_complete_or_empty(store_path: Path | None) -> None:
         )  # a cycle, which does not occur in practice
         assert await store.lineage("me", "response", "x") == []
 
-    run(store_path, work)
+    run(location, work)
 
 
-def test_children_keep_their_order(store_path: Path | None) -> None:
-    async def work(store: SqliteStateStore) -> None:
+def test_children_keep_their_order(location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
         assert await store.has_children("me", "item", "p")
         assert not await store.has_children("you", "item", "p")
@@ -129,11 +146,11 @@ def test_children_keep_their_order(store_path: Path | None) -> None:
         await store.delete_children("me", "item", "p")
         assert await store.children("me", "item", "p") == []
 
-    run(store_path, work)
+    run(location, work)
 
 
-def test_expired_rows_are_not_found(store_path: Path | None, clock: Clock) -> None:
-    async def work(store: SqliteStateStore) -> None:
+def test_expired_rows_are_not_found(location: StoreLocation, clock: Clock) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
         clock.advance(3601)
@@ -143,22 +160,22 @@ def test_expired_rows_are_not_found(store_path: Path | None, clock: Clock) -> No
         assert not await store.has_children("me", "response", "a")
         assert not await store.delete("me", "response", "a")
 
-    run(store_path, work, AMPLE_BOUNDS)
+    run(location, work, AMPLE_BOUNDS)
 
 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_least_recently_used_rows_are_evicted(store_path: Path | None, bounds: StoreLimits) -> None:
-    async def work(store: SqliteStateStore) -> None:
+def test_least_recently_used_rows_are_evicted(location: StoreLocation, bounds: StoreLimits) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
-            await store.get("me", "response", ["nothing"])  # so that each is a separate transaction
+            await store.check_writable()  # so that each is a separate transaction
         rows = await store.get("me", "response", [f"{number:03}" for number in range(200)])
         assert 0 < len(rows) <= 50
         assert list(rows) == [f"{number:03}" for number in range(200 - len(rows), 200)]
 
-    run(store_path, work, bounds)
+    run(location, work, bounds)
 
 
 def test_state_file_is_private(tmp_path: Path) -> None:
@@ -167,7 +184,7 @@ def test_state_file_is_private(tmp_path: Path) -> None:
     try:
         create_private_file(path)
 
-        async def work(store: SqliteStateStore) -> None:
+        async def work(store: SqlStateStore[Any]) -> None:
             store.enqueue([response_row("a")])
             await store.get("me", "response", ["a"])
             for file in path.parent.iterdir():
@@ -179,11 +196,9 @@ def test_state_file_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-
-    async def work(store: SqliteStateStore) -> None:
-        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
+def test_rows_outlive_the_process_and_are_shared(shared_location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
+        second_store = open_store_at(shared_location)
         before = second_store.version()
         store.enqueue([response_row("a", b"1")])
         assert await store.get("me", "response", ["a"])
@@ -194,19 +209,17 @@ def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
         assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
         store.enqueue([response_row("c", b"3")])  # and it is closed at once
 
-    run(path, work)
+    run(shared_location, work)
 
-    async def later(store: SqliteStateStore) -> None:
+    async def later(store: SqlStateStore[Any]) -> None:
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2", "c": b"3"}
 
-    run(path, later)
+    run(shared_location, later)
 
 
-def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-
-    async def work(store: SqliteStateStore) -> None:
-        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
+def test_concurrent_writers_lose_nothing(shared_location: StoreLocation) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
+        second_store = open_store_at(shared_location)
         for number in range(100):
             store.enqueue([response_row(f"a{number}")])
             second_store.enqueue([response_row(f"b{number}")])
@@ -215,31 +228,31 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
         assert len(await store.get("me", "response", names)) == 200
         second_store.close()
 
-    run(path, work)
+    run(shared_location, work)
 
 
-def test_rows_of_one_put_are_atomic(store_path: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_one_put_are_atomic(location: StoreLocation, capsys: pytest.CaptureFixture[str]) -> None:
     """An error within a transaction ends it, even if no new connection can be opened."""
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         bad: Any = object()
         store.enqueue([response_row("a"), response_row("b", parent=bad)])
         assert await store.get("me", "response", ["a", "b"]) == {}
         store.enqueue([response_row("c")])
         assert await store.get("me", "response", ["c"])
 
-    run(store_path, work)
+    run(location, work)
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def _wait_until_taken(store: SqliteStateStore) -> None:
+def _wait_until_taken(store: SqlStateStore[Any]) -> None:
     wait_until(lambda: not store._queued_rows)
 
 
 def test_write_queue_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row("first")])
         await store.get("me", "response", ["first"])
         busy = sqlite3.connect(path, isolation_level=None)
@@ -263,7 +276,7 @@ def test_invalid_file_is_reported_and_the_gateway_starts(tmp_path: Path, capsys:
     path = tmp_path / "state.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         store.enqueue([response_row("a")])
         with pytest.raises(StateUnavailable, match="not a database"):
             await store.get("me", "response", ["a"])
@@ -286,20 +299,21 @@ def test_open_store_chooses_the_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_one_key_does_not_evict_rows_of_others(store_path: Path | None, bounds: StoreLimits) -> None:
+def test_one_key_does_not_evict_rows_of_others(location: StoreLocation, bounds: StoreLimits) -> None:
     """The owner with the most rows makes room, whoever writes or reads."""
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         for owner in ("you", "they"):
             await store.put([response_row(f"{number:03}", b"x" * 100, owner=owner) for number in range(10)])
         for number in range(200):
             await store.put([response_row(f"{number:03}", b"x" * 100)])
+        await store.check_writable()  # after the last eviction
         names = [f"{number:03}" for number in range(200)]
         assert [len(await store.get(owner, "response", names)) for owner in ("you", "they")] == [10, 10]
         assert 0 < len(rows := await store.get("me", "response", names)) <= 30
         assert list(rows) == names[200 - len(rows) :]
 
-    run(store_path, work, bounds)
+    run(location, work, bounds)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import StateSection
-from toolwire.gateway.state.store import SqliteStateStore, StateUnavailable
+from toolwire.gateway.state.sql_store import SqlStateStore
+from toolwire.gateway.state.sqlite_store import SqliteStateStore
+from toolwire.gateway.state.store import StateUnavailable
 from toolwire.gateway.state.store_file import open_store
 
 SHORT = 0.05
@@ -48,7 +51,7 @@ def test_reads_continue_while_another_program_writes(tmp_path: Path) -> None:
     """Reads take no write lock; rows are marked as used later, if possible."""
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row("a", b"1"), response_row("b", b"2", "a")])
         with other_program(path) as connection:
             connection.execute("UPDATE kept SET used = used - 1000")  # so that reading marks them as used
@@ -71,7 +74,7 @@ def test_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.Captur
     """After "database is locked" no transaction stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row("a")])
         with other_program(path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -97,7 +100,7 @@ def test_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
     """The first request waits for the lock; the others would otherwise wait one after another."""
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row("a")])
         with other_program(path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -117,7 +120,7 @@ def test_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
     """A task that was queued for the full timeout does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row("a")])
         with other_program(path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -144,7 +147,7 @@ def test_full_disk_is_reported(tmp_path: Path) -> None:
     """SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row("a")])
         await store._run_task(lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(StateUnavailable, match="database or disk is full"):
@@ -160,7 +163,7 @@ def test_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         for _ in range(2):
             with pytest.raises(StateUnavailable, match="not a database"):
                 await store.get("me", "response", ["a"])
@@ -179,7 +182,7 @@ def test_damage_found_while_reading(tmp_path: Path) -> None:
     """A page overwritten under an open connection is reported as unavailable state."""
     path = tmp_path / "state.db"
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         await store.put([response_row(f"{number}", b"x" * 2000) for number in range(200)])
         with other_program(path) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -242,7 +245,7 @@ def test_file_without_a_version_is_migrated(tmp_path: Path) -> None:
 def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
     """No caller waits forever, whatever fails in the thread."""
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         with pytest.raises(UnicodeEncodeError):
             await store.put([response_row("\ud800")])
         await store.put([response_row("a")])
@@ -254,7 +257,7 @@ def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
 def test_rows_are_written_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
     """A client that disconnects loses neither its own response nor those of others."""
 
-    async def work(store: SqliteStateStore) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
         busy, free = threading.Event(), threading.Event()
 
         def hold_up() -> None:

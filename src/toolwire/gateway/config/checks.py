@@ -16,8 +16,10 @@ from toolwire.codec.suggestions import suggest
 from toolwire.gateway.config.aliases import resolve_aliases
 from toolwire.gateway.config.errors import KeyProblem, format_key
 from toolwire.gateway.config.positions import KeyPath
-from toolwire.gateway.config.sections import BrowserSection, Config, ProviderSection, RouteSection
+from toolwire.gateway.config.sections import BrowserSection, Config, ProviderSection, RouteSection, StateSection
 from toolwire.gateway.config.type_checks import find_problems
+from toolwire.installation import has_extra, missing_extra_message
+from toolwire.journal.postgres import is_postgres_url
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.mcp.config import McpConfigError, check_servers
 from toolwire.runtime.policy import PolicyError, parse_rule
@@ -45,11 +47,24 @@ def check_config(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise KeyProblem(("server", "keys", index), "must have at least 8 characters")
+    _check_state(config.state)
     _check_runtime(config)
     try:
         check_servers(config.mcp)
     except McpConfigError as error:
         raise KeyProblem(error.path, error.problem) from None
+
+
+def _check_state(section: StateSection) -> None:
+    """Raise `KeyProblem` for a database URL that is not one of PostgreSQL, or stands beside a path."""
+    if section.url is None:
+        return
+    if not is_postgres_url(section.url):
+        raise KeyProblem(("state", "url"), "must be a PostgreSQL URL: postgresql://USER:PASSWORD@HOST/DATABASE")
+    if section.path is not None:
+        raise KeyProblem(("state", "path"), "can't be combined with state.url: remove one of them")
+    if not has_extra("postgres"):
+        raise KeyProblem(("state", "url"), missing_extra_message("postgres", "a PostgreSQL database"))
 
 
 def _check_provider(section: ProviderSection, path: KeyPath) -> None:

@@ -141,9 +141,13 @@ class LimitsSection(Section, frozen=True, kw_only=True):
 
 
 class StateSection(Section, frozen=True, kw_only=True):
-    """`[state]`: the store of responses and conversations; sizes in bytes, `ttl` in seconds."""
+    """`[state]`: the store of responses and conversations; sizes in bytes, `ttl` in seconds.
+
+    `url` is a PostgreSQL database in place of a file.
+    """
 
     path: str | None = None
+    url: str | None = None
     ttl: PositiveFloat = 30 * 24 * 3600
     rows: Natural = 100_000
     bytes: Natural = 1024 * 1024 * 1024

@@ -195,7 +195,6 @@ RUNNING_STATUSES = ("queued", "in_progress")
 _IN_PROGRESS = "in_progress"
 _HEARTBEAT_KIND = "running"
 _HEARTBEAT_INTERVAL = 1.0
-_POLL_INTERVAL = 0.1
 _DEAD_AFTER = 30.0  # seconds without a sign of life
 
 _decode = msgspec.json.decode
@@ -331,20 +330,23 @@ class BackgroundJobs:
                 yield data
             return
         reader = _StoredFrameReader(self._store, owner, id, after)
-        while True:
-            # Read the status before the frames: the last frames are stored before the response.
-            record = (await self._store.get(owner, adapter.kind, [id])).get(id)
-            response = None if record is None else await self.current_response(owner, adapter, id, _stored_body(record))
-            frames = await reader.read_new()
-            is_running = response is not None and response_status(response) in RUNNING_STATUSES
-            if not is_running and response is not None and not is_end_frame(adapter, reader.last_frame):
-                members = {adapter.event_type_field: adapter.end_event_for(bytes(response)), adapter.kind: response}
-                frames.append(encode_frame(adapter, members, reader.count))
-            if frames:
-                yield b"".join(frames)
-            if not is_running:
-                return
-            await asyncio.sleep(_POLL_INTERVAL)
+        with self._store.watch_children(owner, FRAMES_KIND, id) as wait_for_frames:
+            while True:
+                # Read the status before the frames: the last frames are stored before the response.
+                record = (await self._store.get(owner, adapter.kind, [id])).get(id)
+                response = (
+                    None if record is None else await self.current_response(owner, adapter, id, _stored_body(record))
+                )
+                frames = await reader.read_new()
+                is_running = response is not None and response_status(response) in RUNNING_STATUSES
+                if not is_running and response is not None and not is_end_frame(adapter, reader.last_frame):
+                    members = {adapter.event_type_field: adapter.end_event_for(bytes(response)), adapter.kind: response}
+                    frames.append(encode_frame(adapter, members, reader.count))
+                if frames:
+                    yield b"".join(frames)
+                if not is_running:
+                    return
+                await wait_for_frames()
 
     async def _run_job(self, job: BackgroundJob, open_response: ResponseOpener) -> None:
         """Run a job until it is complete, cancelled or deleted, with a heartbeat meanwhile."""

@@ -1,15 +1,19 @@
-"""Open the configured state store, in its file or in memory."""
+"""Open the configured state store: a PostgreSQL database, a file, or memory."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from toolwire.gateway.config import ConfigError, StateSection, state_directory
-from toolwire.gateway.state.store import IN_MEMORY, STATE_SCHEMA, SqliteStateStore, StoreLimits
+from toolwire.gateway.state.postgres_store import PostgresStateStore
+from toolwire.gateway.state.sqlite_store import IN_MEMORY, STATE_SCHEMA, SqliteStateStore
+from toolwire.gateway.state.store import StateStore, StoreLimits
 from toolwire.journal.sqlite_files import DatabaseUnusable, create_private_file, open_database
 
 
 def require_shared_file(section: StateSection, environment: Mapping[str, str]) -> None:
-    """Raise `ConfigError` unless the state is in a file that several workers can share."""
+    """Raise `ConfigError` unless the state is in a database or file that several workers can share."""
+    if section.url is not None:
+        return
     if section.path == IN_MEMORY:
         raise ConfigError('state.path: ":memory:" can\'t be shared by workers: use a file, or --workers 1')
     path = state_path(section, environment)
@@ -22,12 +26,17 @@ def require_shared_file(section: StateSection, environment: Mapping[str, str]) -
         raise ConfigError(message) from None
 
 
-def open_store(section: StateSection, environment: Mapping[str, str]) -> SqliteStateStore:
+def open_store(section: StateSection, environment: Mapping[str, str]) -> StateStore:
     """Open the configured store; if no path is configured and no file can be created, use memory.
 
-    A damaged or locked file is reported, and the gateway serves requests that need no state.
+    A database that can't be reached, or a damaged or locked file, is reported, and the gateway serves requests that
+    need no state.
     """
     limits = StoreLimits(section.ttl, section.rows, section.bytes, section.queue)
+    if section.url is not None:
+        store = PostgresStateStore(section.url, limits)
+        store.schedule_check()
+        return store
     if section.path == IN_MEMORY:
         return SqliteStateStore(IN_MEMORY, limits)
     path = state_path(section, environment)
