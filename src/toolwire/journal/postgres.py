@@ -86,13 +86,14 @@ class PostgresConnection:
     def execute(self, statement: str, values: Mapping[str, Any] | None = None, /) -> Cursor:
         """Execute a statement."""
         with self._lock, self._convert_errors():
-            return self.open().execute(adapt_statement(statement), values and _storable_values(values))
+            adapted = adapt_statement(statement)
+            return self.open().execute(adapted, values and _storable_values(values))
 
     def executemany(self, statement: str, values: Iterable[Mapping[str, Any]], /) -> Cursor:
         """Execute a statement with each set of values, sent together."""
         with self._lock, self._convert_errors():
-            cursor = self.open().cursor()
-            cursor.executemany(adapt_statement(statement), [_storable_values(one) for one in values])
+            cursor, adapted = self.open().cursor(), adapt_statement(statement)
+            cursor.executemany(adapted, [_storable_values(one) for one in values])
             return cursor
 
     @contextlib.contextmanager

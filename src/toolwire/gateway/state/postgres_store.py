@@ -38,11 +38,13 @@ STATE_SCHEMA = PostgresSchema(
 )
 _READERS = 4
 _CHANNEL = "toolwire_rows"
+_LISTEN = "LISTEN toolwire_rows"
 _ANNOUNCED_KINDS = frozenset({"frames"})
 _WAIT_TIMEOUT = 1.0  # seconds after which a follower looks again, in case an announcement was lost
 _COUNT_INTERVAL = 60.0  # seconds between counts of the rows that all gateways wrote
 _TRIM_TIMEOUT = 120_000  # milliseconds
 _TRIM_LOCK = 0x7477_7472_696D  # "twtrim"
+_SET_TIMEOUT = "SELECT set_config('statement_timeout', :milliseconds, false)"
 _INSERT_ROWS = """
 INSERT INTO kept (owner, kind, id, parent, body, used)
 SELECT new.owner, new.kind, new.id, new.parent, new.body, :used FROM unnest(
@@ -132,7 +134,7 @@ class PostgresStateStore(SqlStateStore[PostgresConnection]):
         connection.execute(_INSERT_ROWS, {**columns, "used": time.time()})
         topics = {_topic(row.owner, row.kind, row.parent or "") for row in rows if row.kind in _ANNOUNCED_KINDS}
         for topic in topics:
-            connection.execute(f"NOTIFY {_CHANNEL}, '{topic}'")
+            connection.execute("SELECT pg_notify(:channel, :topic)", {"channel": _CHANNEL, "topic": topic})
 
     def _select_rows(
         self, connection: PostgresConnection, owner: str, kind: str, ids: Sequence[str]
@@ -166,11 +168,11 @@ class PostgresStateStore(SqlStateStore[PostgresConnection]):
     @contextmanager
     def _long_statements(self, connection: PostgresConnection) -> Iterator[None]:
         """Allow statements to take longer than those that requests wait for."""
-        connection.execute(f"SET statement_timeout = {_TRIM_TIMEOUT:d}")
+        connection.execute(_SET_TIMEOUT, {"milliseconds": str(_TRIM_TIMEOUT)})
         try:
             yield
         finally:
-            connection.execute(f"SET statement_timeout = {round(1000 * self._busy_timeout):d}")
+            connection.execute(_SET_TIMEOUT, {"milliseconds": str(round(1000 * self._busy_timeout))})
 
 
 def _topic(owner: str, kind: str, parent: str) -> str:
@@ -216,7 +218,7 @@ class _Listener:
         connection = PostgresConnection(self._url, STATE_SCHEMA, timeout=self._timeout)
         while not self._closing.is_set():
             try:
-                connection.execute(f"LISTEN {_CHANNEL}")
+                connection.execute(_LISTEN)
                 while not self._closing.is_set():
                     for topic in connection.receive_notifications(_WAIT_TIMEOUT / 2):
                         self._set_events(topic)
