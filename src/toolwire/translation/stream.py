@@ -140,7 +140,7 @@ class StreamTranslator(StreamProgress):
         if self._same_protocol and transform is None and context.mapping.is_empty:
             self._frames = FrameSplitter(lines=not writer.surface.stream_type.endswith("event-stream"))
         # Whether nothing here depends on the text of forwarded frames.
-        self._ignores_deltas = observe is None and self._accumulator is None and not writer.end_event_repeats_response
+        self._ignores_deltas = not observe and self._accumulator is None and not writer.end_event_repeats_response
         self._filter = None if self._frames is None else writer.frame_filter(context)
         self._received_data = self._done_marker_sent = False
         self._unencoded: list[Event] = []

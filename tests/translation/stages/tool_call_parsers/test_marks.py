@@ -1,5 +1,7 @@
 """Text without marks passes as it arrives, and text that may begin a mark is held."""
 
+from itertools import product
+
 import pytest
 
 from toolwire.canonical.content import Reasoning, Text, ToolCall
@@ -41,8 +43,13 @@ def texts_of(events: list[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, PartDelta)]
 
 
-@pytest.mark.parametrize("reasoning", ["auto", "off", *REASONING_MARKS, *OPEN_REASONING])
-@pytest.mark.parametrize("calls", ["auto", "off", *DIALECTS])
+@pytest.mark.parametrize(
+    ("calls", "reasoning"),
+    [
+        *product(["auto", "off", *DIALECTS], ["auto", "off"]),
+        *product(["auto", "off"], [*REASONING_MARKS, *OPEN_REASONING]),
+    ],
+)
 def test_every_mark_and_every_beginning_of_one_is_noticed(calls: str, reasoning: str) -> None:
     words = vocabulary(calls, reasoning, None, interleaved=False)
     for mark in words.finder.marks:

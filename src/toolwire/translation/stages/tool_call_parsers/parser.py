@@ -105,8 +105,7 @@ class TextCallParser:
         if self._buffer or self._reasoning is not None or self._holds_mark(text):
             return False
         if self._fresh:
-            first = text.lstrip()[:1]
-            if not first or self._boundary != "start" or first in self._vocabulary.first_characters:
+            if self._boundary != "start" or self._vocabulary.may_open(text):
                 return False
             self._fresh, self._said = False, True
         self._passed_size += len(text)

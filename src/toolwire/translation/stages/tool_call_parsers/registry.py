@@ -80,9 +80,14 @@ class Vocabulary(Struct, frozen=True, gc=False):
     turn_ends: frozenset[str]
     interleaved: bool  # reasoning may follow text
     open_marks: ReasoningMarks | None  # of reasoning that is open from the beginning
-    first_characters: frozenset[str]  # of bare calls, and of marks that count only at the beginning of text
+    opening_finder: MarkFinder  # of marks that begin with a letter, and of what opens bare calls
     sorted_openers: tuple[str, ...]  # of calls, the longest first
     sorted_closers: tuple[str, ...]  # of calls, the longest first
+
+    def may_open(self, text: str) -> bool:
+        """Return whether text at the beginning of an answer may begin with a mark, or with a call without marks."""
+        text = text.lstrip()
+        return not text or self.opening_finder.match(text) is not None
 
     def reasoning_finder(self, marks: ReasoningMarks) -> MarkFinder:
         """Return the finder of marks that count inside reasoning: its end, calls, and the end of the turn."""
@@ -129,7 +134,7 @@ def vocabulary(calls: str, reasoning: str, hint: str | None, *, interleaved: boo
         turn_ends=turn_ends,
         interleaved=interleaved,
         open_marks=open_marks,
-        first_characters=frozenset(mark[0] for mark in starters | _marks(dialect.openers for dialect in bare)),
+        opening_finder=MarkFinder(starters | _marks(dialect.openers for dialect in bare)),
         sorted_openers=tuple(sorted(by_opener.keys() - starters, key=len, reverse=True)),
         sorted_closers=tuple(sorted(call_closers, key=len, reverse=True)),
     )

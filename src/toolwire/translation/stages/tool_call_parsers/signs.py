@@ -36,10 +36,7 @@ def may_hold_mark(text: str) -> bool:
 
 def may_begin_with_mark(text: str) -> bool:
     """Return whether text at the beginning of an answer may begin with a mark, or with a call without marks."""
-    first = text[:1]
-    if first.isspace():
-        first = text.lstrip()[:1]
-    return not first or first in _all_marks().first_characters
+    return _all_marks().may_open(text)
 
 
 @cache

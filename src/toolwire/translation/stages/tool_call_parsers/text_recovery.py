@@ -5,7 +5,7 @@ sign arrives, or once there are many.
 """
 
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import is_
 from typing import Literal
 
@@ -40,6 +40,7 @@ from toolwire.translation.stages.tool_call_parsers.signs import (
 )
 from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
+_NO_TEXTS: set[str] = set()
 _NO_TOOLS: Mapping[str, Raw | None] = {}
 LIMIT_UNREAD = 512
 _CHARACTERS_PER_EVENT = 32
@@ -52,9 +53,14 @@ class TextRecoveryStage:
     def __init__(self, context: ResponseContext, settings: TextRecovery) -> None:
         self._context = context
         self._settings = settings
+        self._held_start: list[Event] = []  # the start of a text whose first delta has not arrived
         self._unread: list[Event] = []  # that passed, and that the parser has not read
         self._unread_texts = 0  # in these events; long ones count more
-        self._free = iter(range(LIMIT_UNREAD))  # how many known deltas may still pass unread
+        self._passed_texts: list[str] = []  # of deltas that passed after these events, all of one part
+        self._last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
+        self._passing_texts: set[str] = _NO_TEXTS  # that pass unread; `UNMARKED_TEXTS` as long as there are few
+        self._appends = repeat(self._passed_texts.append, LIMIT_UNREAD)
+        self._open_parts = 0
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
@@ -88,12 +94,14 @@ class TextRecoveryStage:
     @property
     def is_holding(self) -> bool:
         """Return whether events are held back."""
-        return any(candidate.is_holding for candidate in self._candidates.values())
+        return bool(self._held_start) or any(candidate.is_holding for candidate in self._candidates.values())
 
     def pass_unmarked(self, events: list[Event]) -> bool:
         """Pass events that hold no mark or beginning of one; return False if `process` has to read them."""
         if not self._is_quiet:
             return False
+        if not events:
+            return True
         texts: list[str] = []
         for place, event in enumerate(events, 1):
             if type(event) is PartDeltas:
@@ -113,37 +121,77 @@ class TextRecoveryStage:
     def pass_deltas(self, deltas: PartDeltas) -> bool:
         """Do the same for deltas that arrive alone, which is the most frequent case."""
         texts = deltas.texts
-        if texts[0] in UNMARKED_TEXTS and len(texts) == 1 and self._is_quiet:
-            for _ in self._free:  # takes one, if any is left
-                self._unread.append(deltas)
+        if texts[0] in self._passing_texts and len(texts) == 1:
+            for append in self._appends:  # takes one, if any is left
+                append(texts[0])
                 return True
         joined = SEPARATOR.join(texts)
         if not self._is_quiet or (may_hold_mark(joined) and deltas.kind is None):
             return False
-        self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
+        if self._last_delta is None or len(joined) > _CHARACTERS_PER_EVENT * len(texts):
+            self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
+        else:
+            self._passed_texts += texts
+            if len(self._passed_texts) > LIMIT_UNREAD:
+                self._read_passed()
         return True
 
     def _remember(self, events: list[Event], size: int) -> None:
         """Remember events that passed, with texts of this size; the parser reads them if they are many."""
+        self._join_passed_texts()
         self._unread += events
         self._unread_texts += size
+        self._count_parts(events)
         if self._unread_texts + len(self._unread) > LIMIT_UNREAD:
             self._read_passed()
+        if self._open_parts == 1 and isinstance(last := events[-1], _DELTAS) and last.kind is None and self._is_quiet:
+            self._last_delta, self._passing_texts = last, UNMARKED_TEXTS
+
+    def _count_parts(self, events: list[Event]) -> None:
+        """Count the parts that are open after these events."""
+        for event in events:
+            if type(event) is PartStart:
+                self._open_parts += 1
+            elif type(event) is PartEnd:
+                self._open_parts -= 1
+
+    def _join_passed_texts(self) -> None:
+        """Remember the texts that passed as one delta, and let no more pass until another delta is remembered."""
+        if self._passed_texts and (last := self._last_delta) is not None:
+            text = "".join(self._passed_texts)
+            self._unread.append(PartDelta(index=last.index, text=text, candidate=last.candidate))
+            self._unread_texts += len(self._passed_texts)
+            self._passed_texts.clear()
+        self._last_delta, self._passing_texts = None, _NO_TEXTS
 
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
 
-        The text of consecutive deltas is searched as one string.
+        The text of consecutive deltas is searched as one string. The start of an empty text is held, since most texts
+        need not be parsed once their first delta is known.
         """
+        if self._held_start:
+            if not events:
+                return events
+            held, self._held_start, self._is_quiet = self._held_start, [], True
+            events = [*held, *events]
+            if self.pass_unmarked(events):
+                return events
+        elif self._is_quiet and _ends_with_text_start(events) and self.pass_unmarked(events[:-1]):
+            self._held_start, self._is_quiet = events[-1:], False
+            self._join_passed_texts()
+            return events[:-1]
         self._read_passed()
+        self._count_parts(events)
         return self._read(events)
 
     def _read_passed(self) -> None:
         """Let the parser read the events that passed."""
+        self._join_passed_texts()
         if self._unread:
             self._read(_join_deltas(self._unread))
             self._unread.clear()
-            self._unread_texts, self._free = 0, iter(range(LIMIT_UNREAD))
+            self._unread_texts, self._appends = 0, repeat(self._passed_texts.append, LIMIT_UNREAD)
 
     def _read(self, events: list[Event]) -> list[Event]:
         """Return the events as the parser changes them; the same list if it does not."""
@@ -244,6 +292,11 @@ def _join_deltas(events: list[Event]) -> list[Event]:
 def _delta_key(event: Event) -> tuple[int, int, Literal["full", "summary"] | None] | None:
     """Return part, candidate and kind that a delta belongs to; None for other events."""
     return (event.index, event.candidate, event.kind) if isinstance(event, _DELTAS) else None
+
+
+def _ends_with_text_start(events: list[Event]) -> bool:
+    """Return whether the last event starts an empty text."""
+    return type(start := events[-1]) is PartStart and type(start.part) is Text and not start.part.text
 
 
 def _starts_unmarked(start: PartStart, following: list[Event]) -> bool:
