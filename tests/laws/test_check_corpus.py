@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.assertions import non_empty
+from tests.support.samples import recorded_bodies
 from tests.support.samples.corpus import Recording, needs_recordings, recordings
 from tests.support.samples.fixture_files import fixture
 from toolwire.codec.validation import Finding, word_set
@@ -198,7 +199,7 @@ def test_checks_accept_any_json(check: Check, body: object) -> None:
 
 
 @pytest.mark.parametrize(("check", "sample"), SAMPLES)
-@settings(max_examples=200)
+@settings(max_examples=recorded_bodies.example_count(200))
 @given(data=st.data())
 def test_checks_accept_any_json_at_any_position(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
     body = copy.deepcopy(sample)

@@ -45,7 +45,7 @@ def test_arbitrary_json_decodes_or_fails_cleanly(protocol: str, value: Any) -> N
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(150), deadline=None)
 @given(data=st.data())
 def test_fixtures_with_a_replaced_value_decode_or_fail_cleanly(protocol: str, kind: Any, data: st.DataObject) -> None:
     bodies = (
@@ -60,7 +60,7 @@ def test_fixtures_with_a_replaced_value_decode_or_fail_cleanly(protocol: str, ki
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("kind", ["request", "response"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(150), deadline=None)
 @given(data=st.data())
 def test_a_fixture_with_a_value_that_python_cannot_hold(protocol: str, kind: Any, data: st.DataObject) -> None:
     bodies = (
@@ -81,7 +81,7 @@ def test_arbitrary_bytes_as_a_stream_end_cleanly(protocol: str, data: bytes) -> 
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(100), deadline=None)
 @given(data=st.data())
 def test_truncated_or_corrupted_streams_end_cleanly(protocol: str, data: st.DataObject) -> None:
     streams = {name: wire for name, wire in recorded_bodies.streams(protocol).items() if len(wire) < 20_000}
@@ -93,7 +93,7 @@ def test_truncated_or_corrupted_streams_end_cleanly(protocol: str, data: st.Data
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(150), deadline=None)
 @given(data=st.data())
 def test_streams_with_an_undecodable_value_end_cleanly(protocol: str, data: st.DataObject) -> None:
     """A value that is only forwarded is not decoded at first, so its errors appear later."""

@@ -222,7 +222,7 @@ _EDITS: tuple[_Edit, ...] = (
 
 @pytest.mark.parametrize("source", recorded_bodies.PROTOCOL_NAMES)
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=recorded_bodies.example_count(150))
 def test_recorded_conversations_with_random_edits(source: str, data: st.DataObject) -> None:
     target = data.draw(st.sampled_from([name for name in recorded_bodies.PROTOCOL_NAMES if name != source]))
     name = data.draw(st.sampled_from(sorted(_conversations(source))))

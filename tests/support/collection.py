@@ -11,6 +11,7 @@ from tests.support.paths import ROOT
 BROWSER_TESTS = "tests/runtime/tools/browser/chromium/"
 """Tests that `make test-browser` runs. Without Chromium, pytest cannot collect them."""
 
+_SERVER_TESTS = "tests/real_servers/"  # run by `make test-servers`
 _COLLECTED: dict[str, set[str]] = {}
 
 
@@ -37,7 +38,7 @@ def is_collected(node_id: str) -> bool:
 @cache
 def _is_collection_complete() -> bool:
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    return {file for file in files if not file.startswith(BROWSER_TESTS)} <= _COLLECTED.keys()
+    return {file for file in files if not file.startswith((BROWSER_TESTS, _SERVER_TESTS))} <= _COLLECTED.keys()
 
 
 @cache

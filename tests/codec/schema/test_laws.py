@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from msgspec import Raw
 
+from tests.support.samples import recorded_bodies
 from tests.support.samples.json_leaves import leaves
 from tests.support.schema_strategies import JSON, Sample, tool_schemas
 from toolwire.codec.schema.dialect import Dialect
@@ -25,7 +26,7 @@ DIALECTS = [*PERMISSIVE, STRICT_SCHEMA, ANTHROPIC_STRICT, OUTPUT_SCHEMA]
 
 each = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 # Each sample is tried with every dialect: making it takes longer than rewriting it.
-MANY_SAMPLES = settings(max_examples=200)
+MANY_SAMPLES = settings(max_examples=recorded_bodies.example_count(200))
 
 
 def fitted(schema: Any, dialect: Dialect) -> FittedSchema:
@@ -64,7 +65,7 @@ def test_valid_values_stay_valid(sample: Sample) -> None:
         assert is_valid(rewritten, value, nullable=dialect is OPENAPI), (dialect.name, rewritten)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(300), deadline=None)
 @given(sample=tool_schemas())
 def test_strict_schema_admits_null_for_absent_properties(sample: Sample) -> None:
     """Optional properties become required, and null means absent."""
@@ -95,7 +96,7 @@ def _with_nulls(root: Any, schema: Any, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=recorded_bodies.example_count(200), deadline=None)
 @given(sample=tool_schemas())
 def test_strict_schema_meets_the_strict_rules(sample: Sample) -> None:
     result = fitted(sample[0], STRICT_SCHEMA)
@@ -143,7 +144,7 @@ def test_property_order_is_preserved(sample: Sample) -> None:
         assert [name for name in names if name in order] == order, dialect.name
 
 
-@settings(max_examples=400)
+@settings(max_examples=recorded_bodies.example_count(400))
 @given(schema=JSON)
 @example(schema={"type": "object", "nullable": True})
 @example(schema={"type": [1], "nullable": True})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from msgspec import Raw
 
+from tests.support.samples import recorded_bodies
 from tests.support.schema_strategies import JSON
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.schema.rewriter import SchemaRewriter, _is_portable, fit_schema
@@ -155,7 +156,7 @@ def test_ollama_format_drops_only_unsupported_grammar() -> None:
     assert changes == [("approximated", "/properties/a"), ("approximated", "/properties/b/not")]
 
 
-@settings(max_examples=300)
+@settings(max_examples=recorded_bodies.example_count(300))
 @given(schema=JSON)
 @example(schema={"required": ["a", "a"]})
 def test_portable_schemas_are_not_changed_by_the_rewriter(schema: Any) -> None:
