@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -433,6 +433,33 @@ def test_reasoning_is_put_back_before_the_text_that_it_preceded() -> None:
         assert [replace(part, at=None) for part in restored.messages[0].parts] == list(parts)
         assert await issued.restore_reasoning("owner", restored, wire_names) is restored
         assert await issued.restore_reasoning("another owner", sent, wire_names) is sent
+
+    run_async(work())
+
+
+class CountingStore(SqliteStateStore):
+    """A store that counts the rows that were requested."""
+
+    requested = 0
+
+    async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        self.requested += len(ids)
+        return await super().get(owner, kind, ids)
+
+
+@pytest.mark.parametrize("backend", ["one-openai-chat/m", f"one-anthropic/{OPUS}"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_store_is_not_read_for_calls_that_the_gateway_answered_itself(backend: str, *, stream: bool) -> None:
+    async def work() -> None:
+        async with run_accounts() as (gateway, _):
+            store = CountingStore(IN_MEMORY, StoreLimits(ttl=1000, rows=1000, bytes=1_000_000))
+            gateway.gateway.app._dispatcher.services.conversation_state.signatures._store = store
+            body = first_request("anthropic", f"test: {wish(0, two=True)}")
+            del body["thinking"]
+            response = await send(gateway, "anthropic", body, backend, stream=stream)
+            assert "tool_use" in [block["type"] for block in response["content"]]
+            await send(gateway, "anthropic", next_request(body, response, "anthropic"), backend, stream=stream)
+            assert store.requested == 0
 
     run_async(work())
 

@@ -36,7 +36,7 @@ from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
-from toolwire.gateway.state.signatures import may_have_signatures
+from toolwire.gateway.state.signatures import DROPPING_CLIENTS, may_have_signatures
 from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.event_stream import EventTranslator
 from toolwire.translation.pipeline import adapt_response
@@ -217,6 +217,8 @@ def _check_summary(exchange: Exchange, body: bytes) -> Response | None:
         if checker.check_response(summary):
             return None
         upstream_request.checker = checker
+        if exchange.client_request.codec.name in DROPPING_CLIENTS and (observer := exchange.signature_observer()):
+            observer.observe_response(summary)
     return summary
 
 

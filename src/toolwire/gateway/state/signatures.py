@@ -52,7 +52,11 @@ class IssuedSignatures:
             self._store.enqueue([Row(owner, SIGNATURE_KIND, _digest(data), issuer.encode())])
 
     def record_reasoning(self, owner: str, call_id: str, reasoning: _DroppedParts) -> None:
-        """Store reasoning without visible text that stands before a call."""
+        """Store reasoning without visible text that stands before a call, or remember that there is none."""
+        if not reasoning:
+            if self._reasoning.get((owner, call_id)) is None:
+                self._reasoning.put((owner, call_id), (), _ENTRY_BYTES)
+            return
         body = msgspec.json.encode(reasoning)
         self._reasoning.put((owner, call_id), reasoning, _ENTRY_BYTES + 2 * len(body))
         self._store.enqueue([Row(owner, REASONING_KIND, _digest(call_id), body)])
@@ -168,10 +172,10 @@ class SignatureObserver:
         if isinstance(part, Reasoning) and part.signature is not None and part.hidden is not None:
             self._before_call.setdefault(candidate, []).append((0, part))
             return
-        reasoning = self._before_call.pop(candidate, None)
+        reasoning = self._before_call.pop(candidate, [])
         if reasoning and isinstance(part, Text):
             self._before_call[candidate] = [(texts + 1, dropped) for texts, dropped in reasoning]
-        elif reasoning and isinstance(part, ToolCall) and part.id and self._client_drops:
+        elif isinstance(part, ToolCall) and part.id and self._client_drops:
             self._signatures.record_reasoning(self._owner, part.id, tuple(reasoning))
 
     def _record(self, signature: Signature | None) -> None:

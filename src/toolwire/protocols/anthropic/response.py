@@ -154,6 +154,7 @@ class _BlockSummary(Struct):
     """The fields of a block that a call has."""
 
     type: str
+    id: str | None = None
     name: str | None = None
     input: Raw = Raw()
 
@@ -175,12 +176,12 @@ _decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
 def peek_response(body: bytes) -> Response | None:
     """Decode id, model, stop reason, calls and usage of a response; None if it is invalid.
 
-    Calls have only their names and arguments.
+    Calls have only their ids, names and arguments.
     """
     try:
         shape = _decode_summary(body)
         calls = [
-            ToolCall(id=None, name=block.name or "", arguments=bytes(block.input).decode())
+            ToolCall(id=block.id, name=block.name or "", arguments=bytes(block.input).decode())
             for block in shape.content
             if block.type == "tool_use"
         ]
