@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from toolwire.agent import Agent
     from toolwire.canonical.content import Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
+    from toolwire.canonical.response import Usage
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.runtime.calls.approval import ApprovalRequest
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
     from toolwire.runtime.run.context import RunContext
     from toolwire.runtime.run.events import (
         CallEnded,
+        CallProgressed,
         CallProposed,
         CallStarted,
         RunEnded,
         RunStarted,
+        RunWarning,
+        SubAgentEvent,
         TextDelta,
         ThinkingDelta,
+        TurnEnded,
+        TurnStarted,
     )
     from toolwire.runtime.run.limits import RunLimits
     from toolwire.runtime.run.model_settings import ModelSettings
@@ -45,6 +51,7 @@ __all__ = [
     "ApprovalRequest",
     "Browser",
     "CallEnded",
+    "CallProgressed",
     "CallProposed",
     "CallStarted",
     "Config",
@@ -64,6 +71,8 @@ __all__ = [
     "RunLimits",
     "RunStarted",
     "RunStream",
+    "RunWarning",
+    "SubAgentEvent",
     "Text",
     "TextDelta",
     "ThinkingDelta",
@@ -72,6 +81,9 @@ __all__ = [
     "ToolError",
     "ToolwireError",
     "Translation",
+    "TurnEnded",
+    "TurnStarted",
+    "Usage",
     "async_http_client",
     "check",
     "continue_request",
@@ -91,6 +103,7 @@ _MODULES = {
     "ApprovalRequest": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",
     "CallEnded": "runtime.run.events",
+    "CallProgressed": "runtime.run.events",
     "CallProposed": "runtime.run.events",
     "CallStarted": "runtime.run.events",
     "Config": "gateway.config.sections",
@@ -110,6 +123,8 @@ _MODULES = {
     "RunLimits": "runtime.run.limits",
     "RunStarted": "runtime.run.events",
     "RunStream": "runtime.run.result",
+    "RunWarning": "runtime.run.events",
+    "SubAgentEvent": "runtime.run.events",
     "Text": "canonical.content",
     "TextDelta": "runtime.run.events",
     "ThinkingDelta": "runtime.run.events",
@@ -118,6 +133,9 @@ _MODULES = {
     "ToolError": "runtime.tool",
     "ToolwireError": "canonical.errors",
     "Translation": "translation.body",
+    "TurnEnded": "runtime.run.events",
+    "TurnStarted": "runtime.run.events",
+    "Usage": "canonical.response",
     "async_http_client": "gateway.http_client",
     "check": "tool_cycle",
     "continue_request": "tool_cycle",

@@ -28,11 +28,12 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStepLog, RunStore, decode_stored
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.runtime.calls.approval import Approver
-from toolwire.runtime.model import Model, ModelFailed
+from toolwire.runtime.model import Model, ModelFailed, require_prices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import has_running_loop, run_sync
+from toolwire.runtime.run.budget import Budget, CallingRun
 from toolwire.runtime.run.context import Instructions, ToolPreparation
-from toolwire.runtime.run.events import RunEvent
+from toolwire.runtime.run.events import RunEvent, SubAgentEvent
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
 from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
@@ -68,6 +69,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
     settings: ModelSettings = field(default_factory=ModelSettings)
     deps: Any = None
+    caller: CallingRun | None = None  # of a sub-agent
+    approver: Approver | None = None  # if the agent has none
 
 
 class Agent(Generic[OutputT_co, DepsT]):
@@ -218,11 +221,10 @@ class Agent(Generic[OutputT_co, DepsT]):
         options: RunOptions,
         *,
         resumed: bool = False,
-        token_limit: int | None = None,
     ) -> AsyncIterator[RunEvent]:
         """Yield the events of a run, and close its resources at the end."""
         state = run.state
-        loop, step_log = await self._open_loop(state, options, resumed=resumed, token_limit=token_limit)
+        loop, step_log = await self._open_loop(state, options, resumed=resumed)
         tracer = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
@@ -294,13 +296,16 @@ class Agent(Generic[OutputT_co, DepsT]):
         options: RunOptions,
         *,
         resumed: bool,
-        token_limit: int | None = None,
     ) -> tuple[Loop, RunStepLog | None]:
         """Create the loop of a run, and its journal entry if the agent has a journal.
 
-        The entry stays locked until it is ended or released. `token_limit` tightens the agent's own limit.
+        The entry stays locked until it is ended or released.
         """
         model = await self._get_model()
+        caller = None if options.caller is None else options.caller.budget
+        budget = Budget(self._settings.limits) if caller is None else caller.nest(self._settings.limits)
+        if budget.has_cost_limit:
+            await require_prices(model)
         step_log = None
         if self._runs is not None and resumed:
             step_log = self._runs.resume(state.run)
@@ -317,10 +322,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         settings = self._settings
         if options.settings:
             settings = replace(settings, model=merge_settings(settings.model, options.settings))
-        if token_limit is not None:
-            lower = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
-            settings = replace(settings, limits=replace(settings.limits, tokens=lower))
-        loop = Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver, deps=options.deps)
+        approver = self._approver or options.approver
+        loop = Loop(model, self._toolbox, settings, ImageBudget(steps), approver, deps=options.deps, budget=budget)
         return loop, step_log
 
     async def _get_model(self) -> Model:
@@ -337,8 +340,9 @@ class Agent(Generic[OutputT_co, DepsT]):
     def as_tool(self) -> Tool:
         """Return a tool through which another agent hands this agent a task.
 
-        The agent's own policy applies. With a journal, the sub-run resumes together with the run that called it, and
-        that run waits while the sub-run waits.
+        The agent's own policy applies. Its usage counts for the run that called it, whose limits apply as well, and its
+        events are among those of that run. Without an approver of its own, it uses that of the caller. With a journal,
+        the sub-run resumes together with the run that called it, and that run waits while the sub-run waits.
         """
         runs = self._runs
 
@@ -348,18 +352,21 @@ class Agent(Generic[OutputT_co, DepsT]):
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run[OutputT_co](state)
             resumed = runs is not None and runs.has(state.run)
-            options = RunOptions(deps=context.deps)
-            async for _ in self._events(run, options, resumed=resumed, token_limit=context.remaining_tokens):
-                pass
+            caller = context.calling_run
+            options = RunOptions(deps=context.deps, caller=caller, approver=context.approver)
+            try:
+                async for event in self._events(run, options, resumed=resumed):
+                    if caller is not None:
+                        caller.on_event(SubAgentEvent(agent=self.name, call_id=context.id, inner=event))
+            finally:
+                if caller is not None:
+                    caller.add_usage(state.usage)
             if run.stopped == "waiting" and runs is not None:
                 raise CallDeferred
             if run.stopped != "finished":
-                return ToolOutput(
-                    content=(Text(text=f"the agent stopped ({run.stopped}): {run.reason}\n{run.text}"),),
-                    is_error=True,
-                    usage=run.usage,
-                )
-            return ToolOutput(content=(Text(text=run.text),), usage=run.usage)
+                message = f"the agent stopped ({run.stopped}): {run.reason}\n{run.text}"
+                return ToolOutput(content=(Text(text=message),), is_error=True)
+            return ToolOutput(content=(Text(text=run.text),))
 
         task = {"type": "string", "description": "the task, with all the context that the agent needs"}
         return Tool(

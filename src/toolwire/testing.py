@@ -96,6 +96,13 @@ class ScriptedModel:
         encoded = codec.encode_response(replace(response, model=self.name), context).to_bytes()
         return codec.decode_response(encoded, ResponseContext())
 
+    async def load_prices(self) -> None:
+        """Do nothing: a turn costs what its usage says (`respond(usage=Usage(cost=0.02))`)."""
+
+    def price(self, usage: Usage) -> float:
+        """Return the cost of a turn: nothing, unless its usage says otherwise."""
+        return usage.cost or 0.0
+
     async def close(self) -> None:
         """Do nothing: a script holds no connections."""
 

@@ -47,6 +47,8 @@ class Usage(Node, frozen=True):
     searches: int | None = None  # web searches by the provider
     fetches: int | None = None  # page fetches by the provider
     estimated: bool = False  # counted by toolwire, since the provider reported nothing
+    requests: int | None = None  # model requests of a run
+    cost: float | None = None  # in US dollars, for a run with a limit on money
 
 
 class Candidate(Node, frozen=True):
@@ -71,7 +73,17 @@ class Response(Node, frozen=True):
     created: int | float | None = None
 
 
-_COUNT_FIELDS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+_COUNT_FIELDS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read",
+    "cache_write",
+    "reasoning",
+    "tool_use",
+    "total",
+    "requests",
+    "cost",
+)
 
 
 def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:

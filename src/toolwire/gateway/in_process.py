@@ -19,6 +19,7 @@ from toolwire.canonical.tools import OutputFormat
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.interface import ResponseContext, Target
+from toolwire.gateway.backend_prices import BackendPrices
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
@@ -68,6 +69,7 @@ class GatewayModel:
 
         self.name = name or backend.name
         self._exit_stack = exit_stack
+        self._prices = BackendPrices()
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         """Yield the events of one response, from the first backend of the route that responds."""
@@ -81,13 +83,21 @@ class GatewayModel:
             response = await try_backends(services, backends, request, attempt)
         except RequestRejected as rejection:
             raise ModelFailed(rejection.error) from None
-        signatures = runtime_request.signature_observer()
+        signatures, backend = runtime_request.signature_observer(), runtime_request.backend
         async with contextlib.aclosing(response.events()) as events:
             async for event in events:
                 if type(event) is ResponseFailed:
                     raise ModelFailed(event.error)
                 signatures.observe([event])
-                yield event
+                yield self._prices.add_cost(event, backend)
+
+    async def load_prices(self) -> None:
+        """Load the prices of the backends, so that later responses state their cost; raise if one is unknown."""
+        await self._prices.load(self._dispatcher.services, self._route_match.backends)
+
+    def price(self, usage: Usage) -> float:
+        """Return the highest price that a usage may have, in US dollars, after `load_prices`."""
+        return self._prices.highest_price(usage)
 
     def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
         """Return whether the first backend enforces the format, together with tools if there are any."""
@@ -140,8 +150,13 @@ class _RuntimeRequest:
 
     def signature_observer(self) -> SignatureObserver:
         """Return an observer of the signatures in the response, which go back only to their issuer."""
-        signatures, backend = self._services.conversation_state.signatures, self._exchange.upstream_request.backend
-        return SignatureObserver(signatures, _OWNER, backend.issuer, client_drops=False)
+        signatures = self._services.conversation_state.signatures
+        return SignatureObserver(signatures, _OWNER, self.backend.issuer, client_drops=False)
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the last attempt."""
+        return self._exchange.upstream_request.backend
 
     async def prepare(self, backend: Backend) -> None:
         """Encode the request for a backend."""

@@ -1,11 +1,12 @@
 """The model interface that a run uses."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.canonical.events import Event
 from toolwire.canonical.request import Request
+from toolwire.canonical.response import Usage
 
 
 class ModelFailed(ToolwireError):
@@ -31,3 +32,23 @@ class Model(Protocol):
     async def close(self) -> None:
         """Release the connections that the model holds."""
         ...
+
+
+@runtime_checkable
+class SupportsPrices(Protocol):
+    """A model whose prices are known, so that runs can have a limit on money."""
+
+    async def load_prices(self) -> None:
+        """Load the prices, so that the usage of later responses has a `cost`; raise `ToolwireError` if unknown."""
+        ...
+
+    def price(self, usage: Usage) -> float:
+        """Return the price of a usage that the provider did not report, in US dollars."""
+        ...
+
+
+async def require_prices(model: Model) -> None:
+    """Load the prices of a model; raise `ToolwireError` if they are unknown."""
+    if not isinstance(model, SupportsPrices):
+        raise ToolwireError(f"the price of {model.name} is unknown, so RunLimits(cost=...) can't be enforced")
+    await model.load_prices()

@@ -15,6 +15,7 @@ from toolwire.canonical.content import Part, ScreenObservation
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 from toolwire.runtime.calls.approval import Approver
+from toolwire.runtime.run.budget import CallingRun
 
 Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
 """The place of execution of a call."""
@@ -129,6 +130,8 @@ class ToolContext(Struct, Generic[DepsT], frozen=True, kw_only=True):
     """Emits a progress event for this call."""
     call: ToolCaller | None = None
     """Calls another tool of the run, under the same policy."""
+    calling_run: CallingRun | None = None
+    """The run that makes the call, for sub-agents."""
 
 
 ToolFunction: TypeAlias = Callable[[Arguments, ToolContext[Any]], Awaitable[Any]]

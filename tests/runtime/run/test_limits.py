@@ -81,7 +81,7 @@ def test_usage_is_estimated_if_the_provider_reports_none() -> None:
     assert run.usage is not None
     assert run.usage.estimated
     known = Agent(ScriptedModel(used(Text(text="ok"), tokens=5))).run("go")
-    assert known.usage == Usage(input_tokens=5, output_tokens=0)
+    assert known.usage == Usage(input_tokens=5, output_tokens=0, requests=1)
 
 
 def test_image_tokens_are_estimated_as_an_image() -> None:

@@ -26,6 +26,7 @@ from toolwire.runtime.run.events import (
     RunEvent,
     RunStarted,
     RunWarning,
+    SubAgentEvent,
     TextDelta,
     ThinkingDelta,
     TurnEnded,
@@ -111,6 +112,10 @@ class TextOutput:
                 self.on_call_progress(event.call_id, truncate_line(event.text, self.width))
             case CallEnded():
                 self.on_call_ended(event)
+            case SubAgentEvent():
+                if isinstance(event.inner, CallProposed):
+                    call = format_call(event.inner.tool, event.inner.arguments, self._path_prefix)
+                    self.on_call_progress(event.call_id, truncate_line(f"{event.agent}: {call}", self.width))
             case RunWarning():
                 self.write_note(f"warning: {event.text}")
             case RunEnded():

@@ -28,7 +28,9 @@ from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.outputs import as_output, bound_output, truncate_middle
 from toolwire.runtime.calls.validation import CallValidationError, check_output
+from toolwire.runtime.run.budget import Budget, CallingRun
 from toolwire.runtime.run.events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
+from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity
 from toolwire.runtime.run.step_log import StepLog
 from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, ToolError, ToolOutput
@@ -139,7 +141,7 @@ class Executor:
         recent_calls: dict[str, deque[float]] | None = None,
         locks: ResourceLocks | None = None,
         deps: Any = None,
-        remaining_tokens: int | None = None,
+        budget: Budget | None = None,
         last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - immutable
     ) -> None:
         """Create an executor.
@@ -157,7 +159,7 @@ class Executor:
         self._recent_calls = {} if recent_calls is None else recent_calls
         self._locks = locks or ResourceLocks()
         self._deps = deps
-        self._remaining_tokens = remaining_tokens
+        self._budget = budget or Budget(RunLimits())
         self._last_response = last_response
         self._nested_usage: dict[str, Usage | None] = {}
 
@@ -271,11 +273,14 @@ class Executor:
             approver=self._approver,
             deps=self._deps,
             attempt=attempt,
-            remaining_tokens=self._remaining_tokens,
+            remaining_tokens=self._budget.remaining_tokens,
             report_progress=lambda text: self._on_event(
                 CallProgressed(call_id=pending.id, text=self._redactor.redact_text(text))
             ),
             call=partial(self._start_nested_call, pending),
+            calling_run=CallingRun(
+                budget=self._budget, on_event=self._on_event, add_usage=partial(self.add_nested_usage, pending)
+            ),
         )
         try:
             async with asyncio.timeout(tool.timeout):

@@ -14,6 +14,8 @@ StopCause = Literal[
     "steps",
     "time",
     "tokens",
+    "requests",
+    "cost",
     "repetition",
     "output",
     "length",
@@ -144,6 +146,17 @@ class CallEnded(_EventStruct, frozen=True, kw_only=True, tag="call_ended"):
     record: CallRecord
 
 
+class SubAgentEvent(_EventStruct, frozen=True, kw_only=True, tag="sub_agent"):
+    """An event of a sub-agent, during the call that runs it."""
+
+    agent: str
+    """Name of the sub-agent."""
+    call_id: str
+    """Id of the call."""
+    inner: "RunEvent"
+    """The event as the sub-agent's own run has it."""
+
+
 class RunWarning(_EventStruct, frozen=True, kw_only=True, tag="warning"):
     """A problem that does not stop the run, such as an unavailable server or a translation loss."""
 
@@ -174,6 +187,7 @@ RunEvent = (
     | CallStarted
     | CallProgressed
     | CallEnded
+    | SubAgentEvent
     | RunWarning
     | RunEnded
 )

@@ -18,6 +18,10 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """Total time."""
     tokens: int | None = None
     """Input and output tokens, including those of sub-agents; estimated if the provider reports none."""
+    requests: int | None = None
+    """Model requests, including those of sub-agents."""
+    cost: float | None = None
+    """US dollars, by the prices of the model catalog, including those of sub-agents. Each model must have a price."""
     repeats: int = 3
     """Repetitions of the same calls, or of a cycle of turns, before the run stops."""
     continuations: int = 3

@@ -9,7 +9,6 @@ the same steps and takes their recorded outcomes, so it needs no other state.
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.request import Request
-from toolwire.canonical.response import Response, StopReason, add_usage, tokens_used, usage_counts
+from toolwire.canonical.response import Response, StopReason, Usage, add_usage, tokens_used, usage_counts
 from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.journal.redaction import Redactor
@@ -30,8 +29,9 @@ from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
-from toolwire.runtime.model import Model, ModelFailed
+from toolwire.runtime.model import Model, ModelFailed, SupportsPrices
 from toolwire.runtime.policy import Policy
+from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.context import Instructions, RunContext, ToolPreparation, resolve
 from toolwire.runtime.run.events import (
     CallProposed,
@@ -55,6 +55,7 @@ from toolwire.runtime.run.model_settings import (
     tool_choice_of,
 )
 from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput, OutputType
+from toolwire.runtime.run.repetition import add_digest, describe_repetition
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
@@ -79,8 +80,6 @@ _INCOMPLETE_STOPS: dict[StopReason, tuple[StopCause, str]] = {
 _CONTINUING_STOPS = frozenset({"paused", "continuation"})
 """Stop reasons after which the model continues its turn, such as Anthropic's `pause_turn`."""
 _CONTINUE_PROMPT = "Your answer was cut off by the output limit. Continue it exactly where it stopped."
-_MAX_CYCLE_LENGTH = 8
-"""Maximum turns in a cycle that repetition detection recognizes."""
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -118,6 +117,7 @@ class Loop:
         approver: Approver | None = None,
         *,
         deps: Any = None,
+        budget: Budget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
@@ -126,6 +126,7 @@ class Loop:
         self._step_log = step_log
         self._approver = approver or NoApprover()
         self._deps = deps
+        self._budget = budget or Budget(settings.limits)
         self._clock = clock
         self._catalog = ToolCatalog({})
         self._declarations: tuple[Declared, ...] = ()
@@ -201,7 +202,10 @@ class Loop:
     def _record_response(self, name: str, request: Request, response: Response) -> Response:
         """Record the response of a turn under the step `name`; return it, with estimated usage if it has none."""
         if not tokens_used(response.usage):
-            response = replace(response, usage=self._usage_estimator.estimate(request, response))
+            usage = self._usage_estimator.estimate(request, response)
+            if self._budget.has_cost_limit and isinstance(self._model, SupportsPrices):
+                usage = replace(usage, cost=self._model.price(usage))
+            response = replace(response, usage=usage)
         self._step_log.finish(name, msgspec.json.encode(response))
         return response
 
@@ -363,43 +367,36 @@ class Loop:
         messages = response.candidates[0].messages if response.candidates else ()
         messages = unwrap_batched_calls(tuple(replace(message, at=None) for message in messages), self._catalog.tools)
         state.messages += messages
-        state.usage = add_usage(state.usage, usage_counts(response.usage))
+        usage = usage_counts(response.usage) or Usage()
+        self._add_usage(state, replace(usage, requests=1))
         parts = [part for message in messages for part in message.parts]
         state.text = state.text_before + "".join(part.text for part in parts if isinstance(part, Text))
         state.text_before = ""
         return [part for part in parts if isinstance(part, ToolCall)]
 
+    def _add_usage(self, state: RunState, *usages: Usage | None) -> None:
+        """Add the usage of a response, or of all calls of a turn."""
+        for usage in usages:
+            state.usage = add_usage(state.usage, usage)
+        self._budget.settle(state.usage)
+
     def _detect_repetition(self, state: RunState) -> str | None:
         """Note the calls of this turn, and describe a turn or cycle of turns that repeats too often; else None."""
         if not state.pending:
             return None
-        calls = sorted({(pending.call.name, pending.call.arguments) for pending in state.pending})
-        times = self._settings.limits.repeats + 1
-        state.recent_call_digests = (*state.recent_call_digests, hashlib.sha256(msgspec.json.encode(calls)).digest())[
-            -_MAX_CYCLE_LENGTH * times :
-        ]
-        recent = state.recent_call_digests
-        for length in range(1, min(_MAX_CYCLE_LENGTH, len(recent) // times) + 1):
-            if times > 1 and recent[-1] != recent[-1 - length]:
-                continue
-            latest = recent[-length * times :]
-            if latest[length:] == latest[:-length]:
-                names = ", ".join(sorted({name for name, _ in calls}))
-                pattern = "was called with the same arguments" if length == 1 else f"repeated a cycle of {length} turns"
-                return f"{names} {pattern} {times} times in a row"
-        return None
+        calls, repeats = [pending.call for pending in state.pending], self._settings.limits.repeats
+        state.recent_call_digests = add_digest(state.recent_call_digests, calls, repeats)
+        return describe_repetition(state.recent_call_digests, calls, repeats)
 
     def _limit_reached(self, state: RunState) -> tuple[StopCause, str] | None:
         """Return the stop cause and its details if a limit is reached; else None."""
         limits = self._settings.limits
+        self._budget.settle(state.usage)
         if state.turn >= limits.turns:
             return "steps", f"the limit of {limits.turns} turns was reached"
         if self._remaining_seconds(state) == 0.0:
             return self._time_limit()
-        if limits.tokens is not None and tokens_used(state.usage) >= limits.tokens:
-            estimated = " (estimated)" if state.usage is not None and state.usage.estimated else ""
-            return "tokens", f"{tokens_used(state.usage)} of {limits.tokens} tokens were used{estimated}"
-        return None
+        return self._budget.exceeded()
 
     def _remaining_seconds(self, state: RunState) -> float | None:
         """Return the time that is left; None if it is unlimited."""
@@ -451,8 +448,7 @@ class Loop:
             state.stopped, state.reason = "waiting", f"a call made by {name} is waiting for approval"
             return
         state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
-        for outcome in outcomes:
-            state.usage = add_usage(state.usage, outcome.usage)
+        self._add_usage(state, *(outcome.usage for outcome in outcomes))
         calls, state.pending = state.pending, []
         for pending, outcome in zip(calls, outcomes, strict=True):
             if pending.call.name in self._output_tools and state.stopped is None:
@@ -472,6 +468,7 @@ class Loop:
         """Build the executor for one turn. Nested calls are subject to the same policy as the model's calls."""
         settings = self._settings
         counts: dict[str, int] = {}
+        self._budget.settle(state.usage)
 
         async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
             """Admit, approve and execute a call that the tool `outer` makes."""
@@ -495,7 +492,6 @@ class Loop:
                 structured=outcome.structured,
             )
 
-        token_limit = settings.limits.tokens
         executor = Executor(
             run=state.run,
             step_log=self._step_log,
@@ -507,7 +503,7 @@ class Loop:
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,
             deps=self._deps,
-            remaining_tokens=None if token_limit is None else max(0, token_limit - tokens_used(state.usage)),
+            budget=self._budget,
             last_response=state.last_response,
         )
         return executor
