@@ -254,7 +254,15 @@ def test_json_option_prints_only_events(tmp_path: Path) -> None:
     start, end = done.events[0], done.events[-1]
     assert start["run"] == end["run"]
     assert (end["stopped"], end["text"], end["turns"], end["calls"]) == ("finished", "Done.", 2, 1)
-    assert end["usage"].keys() <= {"input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "total"}
+    assert end["usage"].keys() <= {
+        "requests",
+        "input_tokens",
+        "output_tokens",
+        "cache_read",
+        "cache_write",
+        "reasoning",
+        "total",
+    }
     (call,) = events_named(done.events, "call_ended")
     assert call["record"]["summary"] == "caf\u00e9 \x1b[31m \x9b2J \x7f"
     assert {"tool", "call_id", "arguments", "approval", "start", "end", "source"} <= call["record"].keys()
