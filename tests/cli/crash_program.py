@@ -19,7 +19,8 @@ from toolwire.canonical.events import Event
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop
-from toolwire.journal.runs import RunStepLog, RunStore, SharedConnection
+from toolwire.journal.run_database import RunDatabase
+from toolwire.journal.runs import RunStepLog, RunStore
 from toolwire.journal.store import JournalError
 from toolwire.runtime.calls.approval import AutoApprover
 from toolwire.runtime.function_tool import tool
@@ -95,7 +96,7 @@ class CrashingRuns(RunStore):
         self.points = points
 
     def _step_log(self, run: str, token: str) -> CrashingSteps:
-        steps = CrashingSteps(self._connection, run, token, self._heartbeat)
+        steps = CrashingSteps(self._database, run, token, self._heartbeat)
         steps.points = self.points
         return steps
 
@@ -229,15 +230,17 @@ def main(folder: Path, *, twice: bool) -> None:
 # ---- concurrent resumption
 
 
-class PausingConnection:
-    """A connection that signals after it has read the holder of a run, and then waits."""
+class PausingDatabase:
+    """A database that signals after it has read the holder of a run, and then waits."""
 
-    def __init__(self, connection: SharedConnection, told: int, go: int) -> None:
-        self.update = connection.update
-        self._connection, self._told, self._go = connection, told, go
+    def __init__(self, database: RunDatabase, told: int, go: int) -> None:
+        self._database, self._told, self._go = database, told, go
 
-    def select(self, statement: str, values: Any = ()) -> Any:
-        rows = self._connection.select(statement, values)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def select(self, statement: str, values: Any = None) -> Any:
+        rows = self._database.select(statement, values)
         if statement.startswith("SELECT holder"):
             os.write(self._told, b".")
             os.read(self._go, 1)
@@ -246,7 +249,7 @@ class PausingConnection:
 
 def resume_run(path: Path, told: int, go: int) -> str:
     runs = RunStore(path)
-    runs._connection = PausingConnection(runs._connection, told, go)  # type: ignore[assignment]
+    runs._database = PausingDatabase(runs._database, told, go)
     try:
         runs.resume("run")
     except JournalError as error:

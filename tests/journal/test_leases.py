@@ -12,16 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from toolwire.journal.runs import (
-    LeaseHolder,
-    LeaseLost,
-    LeaseTerms,
-    RunInUse,
-    RunStepLog,
-    RunStore,
-    current_holder,
-    decode_holder,
-)
+from tests.support.postgres import POSTGRES
+from toolwire.journal.leases import LeaseHolder, LeaseTerms, current_holder, decode_holder
+from toolwire.journal.runs import LeaseLost, RunInUse, RunStepLog, RunStore
 from toolwire.journal.store import JournalError
 
 PATIENCE = 60
@@ -30,9 +23,8 @@ APART = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-pro
 
 HOLDS = """
 import sys
-from pathlib import Path
 from toolwire.journal.runs import RunStore
-runs = RunStore(Path(sys.argv[1]))
+runs = RunStore(sys.argv[1])
 held = runs.begin("run", b"{}") if sys.argv[2] == "begin" else runs.resume("run")
 held.begin("one", b"")
 print("held", flush=True)
@@ -48,22 +40,37 @@ class Clock:
         return self.now
 
 
-def opened(path: Path, clock: Clock | None = None) -> RunStore:
-    return RunStore(path / "runs.db", lease_terms=LeaseTerms(clock=clock or Clock()))
+@pytest.fixture(params=["file", POSTGRES])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else str(tmp_path / "runs.db")
 
 
-def held_by(path: Path, holder: LeaseHolder) -> None:
-    with contextlib.closing(sqlite3.connect(path / "runs.db", timeout=PATIENCE)) as connection, connection:
-        connection.execute("UPDATE runs SET holder = ?", (holder.encode(),))
+@pytest.fixture(autouse=True)
+def close_stores() -> Iterator[None]:
+    yield
+    while _OPEN_STORES:
+        _OPEN_STORES.pop().close()
+
+
+_OPEN_STORES: list[RunStore] = []
+
+
+def opened(location: str, clock: Clock | None = None) -> RunStore:
+    _OPEN_STORES.append(RunStore(location, lease_terms=LeaseTerms(clock=clock or Clock())))
+    return _OPEN_STORES[-1]
+
+
+def held_by(runs: RunStore, holder: LeaseHolder) -> None:
+    runs._database.update("UPDATE runs SET holder = :holder", {"holder": holder.encode()})
 
 
 @contextlib.contextmanager
 def holding(
-    path: Path, deed: str = "begin", command: tuple[str, ...] = (sys.executable,)
+    location: str, deed: str = "begin", command: tuple[str, ...] = (sys.executable,)
 ) -> Iterator["subprocess.Popen[str]"]:
     """Another process that holds the run."""
     process = subprocess.Popen(
-        [*command, "-c", HOLDS, str(path / "runs.db"), deed],
+        [*command, "-c", HOLDS, location, deed],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -81,11 +88,11 @@ def says(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def test_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
+def test_run_in_use_is_refused_within_the_same_process(location: str) -> None:
     """The run is refused by the same `RunStore` and by another one in the process."""
-    runs, clock = opened(tmp_path), Clock()
+    runs, clock = opened(location), Clock()
     steps = runs.begin("run", b"{}")
-    for other in (runs, opened(tmp_path, clock)):
+    for other in (runs, opened(location, clock)):
         with pytest.raises(RunInUse, match=f"run run is still running, in process {os.getpid()}") as refused:
             other.resume("run")
         assert 0 < refused.value.lease_seconds <= 30
@@ -99,10 +106,10 @@ def test_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
+def test_pid_of_another_namespace_is_not_checked(location: str) -> None:
     """Two containers share a file: the holder's pid is our own, or does not exist here."""
     clock = Clock()
-    runs = opened(tmp_path, clock)
+    runs = opened(location, clock)
     runs.begin("run", b"{}")
     here = current_holder()
     strangers = [
@@ -112,7 +119,7 @@ def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
         LeaseHolder(here.pid, host="of a system that tells nothing"),
     ]
     for stranger in strangers:
-        held_by(tmp_path, stranger)
+        held_by(runs, stranger)
         with pytest.raises(RunInUse, match=r"can't be checked from here: if it has ended, .* in 30 seconds"):
             runs.resume("run")
     clock.now += 30
@@ -120,23 +127,23 @@ def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
+def test_lease_of_a_dead_process_is_taken_at_once(location: str) -> None:
     """A local process has ended, or its pid was reused."""
-    runs = opened(tmp_path)
+    runs = opened(location)
     runs.begin("run", b"{}")
     here = current_holder()
     for gone in (replace(here, pid=2**22 + 1), replace(here, start_ticks="1")):
-        held_by(tmp_path, gone)
+        held_by(runs, gone)
         assert not runs.is_held("run")
         runs.resume("run")
         with pytest.raises(RunInUse):
             runs.resume("run")
 
 
-def test_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
+def test_lease_of_a_killed_process_is_taken_at_once(location: str) -> None:
     """The same holds for a real process."""
-    runs = opened(tmp_path)
-    with holding(tmp_path) as process:
+    runs = opened(location)
+    with holding(location) as process:
         assert says(process) == "held\n"
         with pytest.raises(RunInUse, match=f"in process {process.pid}"):
             runs.resume("run")
@@ -145,17 +152,17 @@ def test_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
         runs.resume("run")
 
 
-def test_lease_holds_between_two_containers(tmp_path: Path) -> None:
+def test_lease_holds_between_two_containers(location: str) -> None:
     """Three PID namespaces share the file; two of the processes have the same pid."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
     clock = Clock()
-    runs = opened(tmp_path, clock)
-    with holding(tmp_path, "begin", APART) as first:
+    runs = opened(location, clock)
+    with holding(location, "begin", APART) as first:
         assert says(first) == "held\n"
         with pytest.raises(RunInUse, match="can't be checked from here"):
             runs.resume("run")
-        with holding(tmp_path, "take", APART) as second:
+        with holding(location, "take", APART) as second:
             assert second.wait(PATIENCE) != 0
             assert second.stderr is not None
             assert "can't be checked from here" in second.stderr.read()
@@ -163,11 +170,11 @@ def test_lease_holds_between_two_containers(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
+def test_lease_is_renewed_while_its_holder_lives(location: str) -> None:
     """A thread renews it, so that a slow tool does not lose its run."""
     clock = Clock()
-    runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
-    watcher = opened(tmp_path, clock)
+    runs = RunStore(location, lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
+    watcher = opened(location, clock)
     runs.begin("run", b"{}")
     for _ in range(3):
         clock.now += 29
@@ -180,14 +187,14 @@ def test_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
 
 
 def left(runs: RunStore) -> float:
-    ((text, token, lease),) = runs._connection.select("SELECT holder, token, until FROM runs")
+    ((text, token, lease),) = runs._database.select("SELECT holder, token, until FROM runs")
     return runs._lease_seconds_left(text, token, lease)
 
 
-def test_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
+def test_process_that_lost_its_lease_cannot_write(location: str) -> None:
     """Only the current holder can write steps (fencing)."""
     early, late = Clock(), Clock()
-    runs, other = opened(tmp_path, early), opened(tmp_path, late)
+    runs, other = opened(location, early), opened(location, late)
     lost = runs.begin("run", b"{}")
     lost.begin("one", b"intent")
     late.now += 31
@@ -206,18 +213,18 @@ def test_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
     assert [(step.name, step.intent, step.outcome) for step in other.steps("run")] == [("one", b"intent", b"done")]
 
 
-def test_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
+def test_lease_renewed_at_the_last_moment_is_not_taken(location: str) -> None:
     """The holder may renew the lease between the check and the takeover."""
     clock = Clock()
-    runs = opened(tmp_path, clock)
+    runs = opened(location, clock)
     held = runs.begin("run", b"{}")
     clock.now += 31
-    other = opened(tmp_path, clock)
+    other = opened(location, clock)
     refuse = other._refuse_if_held
 
     def renewed_meanwhile(run: str, encoded_holder: str | None, token: str | None, until: float | None) -> None:
         refuse(run, encoded_holder, token, until)
-        runs._connection.update("UPDATE runs SET until = until + 30")
+        runs._database.update("UPDATE runs SET until = until + 30")
 
     other._refuse_if_held = renewed_meanwhile  # type: ignore[method-assign]
     with pytest.raises(RunInUse, match="has just resumed it"):
@@ -225,15 +232,15 @@ def test_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
     held.begin("one", b"")
 
 
-def test_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
+def test_resuming_a_run_releases_its_sub_agent_runs(location: str) -> None:
     """Leases of sub-agent runs have the same holder and may expire later."""
     clock = Clock()
-    runs = opened(tmp_path, clock)
+    runs = opened(location, clock)
     runs.begin("run", b"{}")
     clock.now += 4
     below = runs.begin("run/helper", b"{}")
     beside = runs.begin("run2", b"{}")
-    held_by(tmp_path, replace(current_holder(), pid_namespace=ELSEWHERE))
+    held_by(runs, replace(current_holder(), pid_namespace=ELSEWHERE))
     clock.now += 27
     runs.resume("run")
     runs.resume("run/helper")
@@ -254,9 +261,9 @@ def test_unreadable_holder_is_ignored() -> None:
 
 def test_steps_are_durable_when_they_return(tmp_path: Path) -> None:
     """With `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
-    runs = opened(tmp_path)
-    assert runs._connection.select("PRAGMA synchronous") == [(2,)]
-    assert runs._connection.select("PRAGMA journal_mode") == [("wal",)]
+    runs = opened(str(tmp_path / "runs.db"))
+    assert runs._database.select("PRAGMA synchronous") == [(2,)]
+    assert runs._database.select("PRAGMA journal_mode") == [("wal",)]
 
 
 def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
@@ -269,7 +276,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
         )
         connection.execute("INSERT INTO runs VALUES ('run', ?, x'7b7d', NULL, '4711:815')", (time.time(),))
         connection.execute("INSERT INTO steps VALUES ('run', 'one', 0, x'', x'7b7d', 1, 2)")
-    runs = opened(tmp_path)
+    runs = opened(str(tmp_path / "runs.db"))
     steps: RunStepLog = runs.resume("run")
     assert steps.outcome("one") == b"{}"
     steps.finish("two", b"{}")
@@ -281,7 +288,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
     [
         (
             "PRAGMA user_version = 99",
-            "the file was written by a newer toolwire (schema version 99, supported: 2); upgrade toolwire",
+            "the file was written by a newer toolwire (schema version 99, supported: 3); upgrade toolwire",
         ),
         ("ALTER TABLE runs DROP COLUMN about", "table runs has no column about"),
         ("DROP TABLE steps", "table steps is missing"),
@@ -290,17 +297,17 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
 def test_unusable_run_store_is_refused(change: str, message: str, tmp_path: Path) -> None:
     """No SQLite traceback reaches the user."""
     path = tmp_path / "runs.db"
-    opened(tmp_path).close()
+    opened(str(tmp_path / "runs.db")).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
     with pytest.raises(JournalError) as refused:
-        opened(tmp_path)
+        opened(str(tmp_path / "runs.db"))
     assert str(refused.value).startswith(f"{path}: ")
     assert message in str(refused.value)
 
 
 def test_later_damage_error_names_the_file(tmp_path: Path) -> None:
-    runs = opened(tmp_path)
+    runs = opened(str(tmp_path / "runs.db"))
     runs.begin("run", b"{}")
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
         connection.execute("DROP TABLE steps")

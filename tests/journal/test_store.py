@@ -11,14 +11,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.support.postgres import POSTGRES
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.errors import Loss
 from toolwire.codec.interface import Route
+from toolwire.journal.postgres_records import PostgresRecordStore
 from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.sqlite_files import DatabaseUnusable
 from toolwire.journal.store import (
     JournalError,
-    SqliteRecordStore,
+    RecordStore,
     open_existing_store,
     open_record_store,
     write_private_file,
@@ -28,11 +30,18 @@ DAY = 86_400
 LARGE = 1 << 30
 
 
-def opened(path: Path, *, days: float = 1, size: int = LARGE) -> SqliteRecordStore:
-    return open_record_store(path / "kept" / "journal.db", max_age_days=days, max_bytes=size)
+@pytest.fixture(params=["file", POSTGRES])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    return str(request.getfixturevalue("postgres_url")) if request.param == "postgres" else tmp_path
 
 
-def ids(store: SqliteRecordStore, count: int = 1_000_000) -> list[str]:
+def opened(location: Path | str, *, days: float = 1, size: int = LARGE) -> RecordStore:
+    if isinstance(location, str):
+        return PostgresRecordStore(location, max_age_days=days, max_bytes=size, prune_interval=-1)
+    return open_record_store(location / "kept" / "journal.db", max_age_days=days, max_bytes=size)
+
+
+def ids(store: RecordStore, count: int = 1_000_000) -> list[str]:
     return [record.id for _, record in store.latest(count)]
 
 
@@ -100,7 +109,7 @@ def test_similar_records_store_only_unique_fields() -> None:
     assert len(encode_records(alike)) < len(encode_records(alike[:1])) + 49 * 45
 
 
-def test_record_round_trip(tmp_path: Path) -> None:
+def test_record_round_trip(location: Path | str) -> None:
     record = Record(
         id="ex_1",
         at=1e9,
@@ -134,10 +143,22 @@ def test_record_round_trip(tmp_path: Path) -> None:
         traceparent="00-0-0-00",
         bodies=Bodies(request=b'{"a":\xc3\xa4}', translated=b"\x00\xff", response=b"data: x\n\n"),
     )
-    store = opened(tmp_path, days=100_000)
+    store = opened(location, days=100_000)
     store.add(make_batch([record]))
     assert store.find("ex_1") == record
     assert store.find("ex_2") is None
+    store.close()
+
+
+def test_records_are_found_by_the_beginning_of_their_id(location: Path | str) -> None:
+    store = opened(location)
+    store.add(make_batch([replace(make_record(number), id=f"ex_{number:04}") for number in range(3)]))
+    store.add(make_batch([replace(make_record(1000), id="ex_1000"), replace(make_record(7), id="ex_10")]))
+    found = [store.find(id) for id in ("ex_0001", "ex_100", "ex_10")]
+    assert [record.id for record in found if record is not None] == ["ex_0001", "ex_1000", "ex_10"]
+    assert (store.find("ex_0"), store.find("ex_9999"), store.find("")) == (None, None, None)
+    with pytest.raises(JournalError, match="more than one exchange begins with 'ex_00': ex_0000, ex_0001, ex_0002"):
+        store.find("ex_00")
     store.close()
 
 
@@ -163,8 +184,8 @@ def test_permissions_of_an_existing_file_are_restricted(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_latest_records_and_later_ones_are_in_order(tmp_path: Path) -> None:
-    store = opened(tmp_path)
+def test_latest_records_and_later_ones_are_in_order(location: Path | str) -> None:
+    store = opened(location)
     store.add(make_batch([make_record(number) for number in range(5)]))
     assert ids(store, 2) == ["ex_3", "ex_4"]
     assert ids(store, 0) == []
@@ -175,17 +196,17 @@ def test_latest_records_and_later_ones_are_in_order(tmp_path: Path) -> None:
     store.close()
 
 
-def test_only_expired_records_are_pruned(tmp_path: Path) -> None:
-    store = opened(tmp_path, days=2)
+def test_only_expired_records_are_pruned(location: Path | str) -> None:
+    store = opened(location, days=2)
     for number in range(13):
         store.add(make_batch([make_record(number, age=(1.9 if number >= 10 else 2.1) * DAY)]))
     assert ids(store) == ["ex_10", "ex_11", "ex_12"]
     store.close()
 
 
-def test_oldest_records_are_pruned_to_the_size_limit(tmp_path: Path) -> None:
+def test_oldest_records_are_pruned_to_the_size_limit(location: Path | str) -> None:
     limit = 1_000_000
-    store = opened(tmp_path, size=limit)
+    store = opened(location, size=limit)
     for number in range(100):
         store.add(make_batch([make_record(number, body=50_000)]))
     kept = ids(store)
@@ -193,18 +214,20 @@ def test_oldest_records_are_pruned_to_the_size_limit(tmp_path: Path) -> None:
     assert kept == [f"ex_{number}" for number in range(100 - len(kept), 100)]
     assert 10 <= len(kept) <= 20
     store.close()
-    assert (tmp_path / "kept" / "journal.db").stat().st_size <= limit + 100_000
+    if isinstance(location, str):
+        return
+    assert (location / "kept" / "journal.db").stat().st_size <= limit + 100_000
 
 
-def test_record_over_the_size_limit_is_pruned(tmp_path: Path) -> None:
-    store = opened(tmp_path, size=100_000)
+def test_record_over_the_size_limit_is_pruned(location: Path | str) -> None:
+    store = opened(location, size=100_000)
     store.add(make_batch([make_record(1, body=500_000)]))
     assert ids(store) == []
     store.close()
 
 
-def test_several_processes_can_write(tmp_path: Path) -> None:
-    first, second = opened(tmp_path), opened(tmp_path)
+def test_several_processes_can_write(location: Path | str) -> None:
+    first, second = opened(location), opened(location)
     for number in range(20):
         (first, second)[number % 2].add(make_batch([make_record(number)]))
     assert ids(second) == ids(first) == [f"ex_{number}" for number in range(20)]

@@ -22,7 +22,7 @@ from toolwire.gateway.config import (
     Config,
     SearchSection,
     configured_secrets,
-    journal_path,
+    runs_location,
     state_directory,
     user_file,
 )
@@ -85,8 +85,8 @@ def decode_job(facts: Mapping[str, str]) -> AgentJob:
 
 
 def open_runs(path: Path | None, config: Config) -> RunStore:
-    """Open the store of runs, by default next to the journal. Unlike the journal, it is not pruned by size."""
-    return RunStore(path or journal_path(config, os.environ).with_name("runs.db"))
+    """Open the store of runs, by default next to the journal or in the shared database; it is not pruned by size."""
+    return RunStore(path or runs_location(config, os.environ))
 
 
 def apply_sandbox_flag(config: Config, write_note: Callable[[str], None], *, no_sandbox: bool) -> Config:

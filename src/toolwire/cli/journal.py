@@ -194,13 +194,13 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 def open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input():
-        from toolwire.gateway.config import build_providers, configured_secrets, journal_path, load_config
+        from toolwire.gateway.config import build_providers, configured_secrets, journal_location, load_config
         from toolwire.gateway.providers.discovery import discover_providers
         from toolwire.journal.redaction import Redactor
         from toolwire.journal.store import open_existing_store
 
         config = load_config(config_path).config
-        store = open_existing_store(path or journal_path(config, os.environ))
+        store = open_existing_store(path or journal_location(config, os.environ))
         providers = list(build_providers(config).values())
         providers += discover_providers(os.environ).values()
         try:

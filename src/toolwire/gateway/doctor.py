@@ -11,9 +11,13 @@ from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.server.auth import is_loopback
+from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
-from toolwire.journal.runs import SCHEMA as RUNS
+from toolwire.journal.postgres import displayed_url, inspect_tables
+from toolwire.journal.postgres_records import SCHEMA as POSTGRES_JOURNAL
+from toolwire.journal.run_database import POSTGRES_SCHEMA as POSTGRES_RUNS
+from toolwire.journal.run_database import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.upstream.models.catalog import fetch_entry
@@ -88,6 +92,8 @@ def check_server(server: ServerSection) -> Finding:
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each state, journal and run database that exists; missing ones are created when needed."""
+    if config.state.url is not None:
+        yield _check_postgres(config.state.url)
     journal = journal_path(config, environment)
     files = [
         ("state", state_path(config.state, environment), STATE),
@@ -106,6 +112,17 @@ def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Find
                 )
             else:
                 yield Finding(subject, str(path))
+
+
+def _check_postgres(url: str) -> Finding:
+    """Return a finding on the shared database."""
+    name = displayed_url(url)
+    try:
+        inspect_tables(url, (POSTGRES_STATE, POSTGRES_JOURNAL, POSTGRES_RUNS))
+    except DatabaseUnusable as error:
+        advice = error.advice or "check that the server runs, and host, user and password in state.url"
+        return Finding("state", f"{name}: {error.reason}", advice)
+    return Finding("state", name)
 
 
 def check_route(route: RouteSection, router: Router) -> Finding:

@@ -116,6 +116,9 @@ class PostgresConnection:
                 self._connection.close()
                 self._connection = None
 
+    def __del__(self) -> None:
+        self.close()
+
     def _connect(self) -> "psycopg.Connection[Any]":
         """Connect, and create or migrate the tables."""
         with require_extra("postgres", "A PostgreSQL database"):
@@ -169,6 +172,19 @@ def migrate(connection: "psycopg.Connection[Any]", schema: PostgresSchema) -> No
             "INSERT INTO toolwire.versions VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET version = excluded.version",
             (schema.name, schema.version),
         )
+
+
+def inspect_tables(url: str, schemas: Iterable[PostgresSchema]) -> None:
+    """Check that a database can be reached and that its tables are not newer, without changing it.
+
+    Raises `DatabaseUnusable`.
+    """
+    connection = PostgresConnection(url, PostgresSchema("", ()))
+    try:
+        for schema in schemas:
+            _stored_version(connection.open(), schema)
+    finally:
+        connection.close()
 
 
 def _stored_version(connection: "psycopg.Connection[Any]", schema: PostgresSchema) -> int:

@@ -1,4 +1,4 @@
-"""The SQLite store of exchange records, limited in age and size.
+"""Stores of exchange records, limited in age and size, and the one in SQLite.
 
 A row holds a batch of records, because a row per record would dominate the cost of recording. Rows are numbered in
 order, so pruning deletes from the start. There is no index of ids: a lookup scans the file, which is fast enough for a
@@ -14,10 +14,10 @@ import platform
 import sqlite3
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -36,8 +36,12 @@ from toolwire.journal.sqlite_files import (
 )
 from toolwire.journal.writer import RecordSink
 
+if TYPE_CHECKING:
+    from toolwire.journal.postgres_records import PostgresRecordStore
+
 _DAY = 86_400.0
-_MIN_PREFIX = 5  # of an id: `ex_` and two digits
+MIN_PREFIX = 5
+"""Characters of an id that select a record: `ex_` and two digits."""
 SCHEMA = DatabaseSchema(
     migrations=(("CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, at REAL, records BLOB)",),),
     columns={"batches": frozenset({"number", "at", "records"})},
@@ -62,6 +66,19 @@ class RecordStore(RecordSink, Protocol):
     def records_after(self, number: int) -> list[tuple[int, Record]]:
         """Return the records of later batches, each with its batch number."""
         ...
+
+
+def match_record(id: str, records: Iterable[Record]) -> Record | None:
+    """Return the record with this id, or the only one whose id begins with it; None if there is none."""
+    matches: dict[str, Record] = {}
+    for record in records:
+        if record.id == id:
+            return record
+        if len(id) >= MIN_PREFIX and record.id.startswith(id):
+            matches[record.id] = record
+    if len(matches) > 1:
+        raise JournalError(f"more than one exchange begins with {id!r}: {', '.join(sorted(matches)[:5])}")
+    return next(iter(matches.values()), None)
 
 
 class SqliteRecordStore:
@@ -105,16 +122,8 @@ class SqliteRecordStore:
 
     def find(self, id: str) -> Record | None:
         """Return the record with this id, or the only one whose id begins with it; None if there is none."""
-        matches: dict[str, Record] = {}
-        for _, records in self._read_batches("SELECT number, records FROM batches ORDER BY number DESC"):
-            for record in records:
-                if record.id == id:
-                    return record
-                if len(id) >= _MIN_PREFIX and record.id.startswith(id):
-                    matches[record.id] = record
-        if len(matches) > 1:
-            raise JournalError(f"more than one exchange begins with {id!r}: {', '.join(sorted(matches)[:5])}")
-        return next(iter(matches.values()), None)
+        batches = self._read_batches("SELECT number, records FROM batches ORDER BY number DESC")
+        return match_record(id, (record for _, records in batches for record in records))
 
     def latest(self, count: int) -> list[tuple[int, Record]]:
         """Return the latest records, oldest first, each with its batch number for `records_after`."""
@@ -176,28 +185,39 @@ class SqliteRecordStore:
 
 
 def open_record_store(
-    path: Path, *, max_age_days: float, max_bytes: int, store_bodies: bool = True
-) -> SqliteRecordStore:
-    """Open a journal for writing, and create it unless it exists; a locked file is opened by the first batch."""
+    location: Path | str, *, max_age_days: float, max_bytes: int, store_bodies: bool = True
+) -> "SqliteRecordStore | PostgresRecordStore":
+    """Open a journal for writing, and create it unless it exists.
+
+    A locked file is opened by the first batch, and a PostgreSQL database (`postgresql://...`) as well.
+    """
+    if isinstance(location, str):
+        from toolwire.journal.postgres_records import PostgresRecordStore  # noqa: PLC0415 - it builds on this module
+
+        return PostgresRecordStore(location, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies)
     is_prepared = True
     try:
-        prepare_database(path, SCHEMA)
+        prepare_database(location, SCHEMA)
     except DatabaseUnusable as error:
         if not error.busy:
-            raise JournalError(f"{path}: {error}") from None
+            raise JournalError(f"{location}: {error}") from None
         is_prepared = False
     return SqliteRecordStore(
-        path, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies, is_prepared=is_prepared
+        location, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies, is_prepared=is_prepared
     )
 
 
-def open_existing_store(path: Path) -> SqliteRecordStore:
-    """Open an existing journal for reading."""
-    if not path.is_file():
+def open_existing_store(location: Path | str) -> "SqliteRecordStore | PostgresRecordStore":
+    """Open an existing journal for reading: a file, or a PostgreSQL database."""
+    if isinstance(location, str):
+        from toolwire.journal.postgres_records import PostgresRecordStore  # noqa: PLC0415 - it builds on this module
+
+        return PostgresRecordStore(location)
+    if not location.is_file():
         raise JournalError(
-            f"no journal at {path}: start the gateway with --record, or pass another file with --journal"
+            f"no journal at {location}: start the gateway with --record, or pass another file with --journal"
         )
-    return SqliteRecordStore(path)
+    return SqliteRecordStore(location)
 
 
 def write_private_file(path: Path, data: bytes) -> None:

@@ -18,7 +18,8 @@ from tests.support.runtime.scripted_agent import (
     text_turn,
 )
 from toolwire import Agent, Policy, tool
-from toolwire.journal.runs import LeaseLost, LeaseTerms, RunInUse, RunStore
+from toolwire.journal.leases import LeaseTerms
+from toolwire.journal.runs import LeaseLost, RunInUse, RunStore
 from toolwire.journal.store import JournalError
 from toolwire.runtime.calls.executor import CallIntent
 from toolwire.runtime.function_tool import as_tool

@@ -2,7 +2,14 @@
 
 from toolwire.gateway.config.errors import ConfigError
 from toolwire.gateway.config.loading import LoadedConfig, load_config
-from toolwire.gateway.config.paths import PROJECT_FILE, journal_path, state_directory, user_file
+from toolwire.gateway.config.paths import (
+    PROJECT_FILE,
+    journal_location,
+    journal_path,
+    runs_location,
+    state_directory,
+    user_file,
+)
 from toolwire.gateway.config.providers import build_providers, configured_secrets
 from toolwire.gateway.config.reading import override_journal, override_server, parse_config, read_config
 from toolwire.gateway.config.sections import (
@@ -42,12 +49,14 @@ __all__ = [
     "ToolsSection",
     "build_providers",
     "configured_secrets",
+    "journal_location",
     "journal_path",
     "load_config",
     "override_journal",
     "override_server",
     "parse_config",
     "read_config",
+    "runs_location",
     "state_directory",
     "user_file",
 ]

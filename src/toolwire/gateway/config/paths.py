@@ -25,6 +25,17 @@ def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
     return state_directory(environment) / "journal.db" if path is None else Path(path).expanduser()
 
 
+def journal_location(config: Config, environment: Mapping[str, str]) -> Path | str:
+    """Return where exchanges are recorded: a file, or the URL of the database that gateways share."""
+    is_shared = config.journal.path is None and config.state.url is not None
+    return config.state.url or "" if is_shared else journal_path(config, environment)
+
+
+def runs_location(config: Config, environment: Mapping[str, str]) -> Path | str:
+    """Return where runs are recorded: a file beside the journal, or the URL of the shared database."""
+    return config.state.url or journal_path(config, environment).with_name("runs.db")
+
+
 def _base_directory(environment: Mapping[str, str], variable: str, default: str) -> Path:
     """Return a base directory of the XDG specification, in which a relative path is invalid."""
     path = Path(environment.get(variable) or "")

@@ -14,7 +14,7 @@ from toolwire import __version__
 from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
-from toolwire.gateway.config import Config, configured_secrets, journal_path
+from toolwire.gateway.config import Config, configured_secrets, journal_location
 from toolwire.gateway.exchange.call_checks import CallOutcome
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.response import StreamingResponse
@@ -169,9 +169,9 @@ def build_recorder(
     """Build the recorder for journal and telemetry; None if both are off."""
     section, sinks, captures_bodies = config.journal, list[RecordSink](), False
     if section.enabled:
-        path = journal_path(config, environment)
+        location = journal_location(config, environment)
         sinks.append(
-            open_record_store(path, max_age_days=section.days, max_bytes=section.size, store_bodies=section.bodies)
+            open_record_store(location, max_age_days=section.days, max_bytes=section.size, store_bodies=section.bodies)
         )
         captures_bodies = section.bodies
     if (telemetry := configure_telemetry(environment, log)) is not None:

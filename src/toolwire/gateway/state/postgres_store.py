@@ -4,18 +4,17 @@ A thread writes and several read, each with a connection of its own. Written fra
 announced with NOTIFY, so that followers on other machines need not poll.
 """
 
-import asyncio
 import hashlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from toolwire.gateway.state.sql_store import SqlStateStore
 from toolwire.gateway.state.store import ChildWait, Row, StoreLimits
+from toolwire.journal.listener import PostgresListener
 from toolwire.journal.postgres import PostgresConnection, PostgresSchema, displayed_url, storable_text
-from toolwire.journal.sqlite_files import LOCK_TIMEOUT, DatabaseUnusable
+from toolwire.journal.sqlite_files import LOCK_TIMEOUT
 
 STATE_SCHEMA = PostgresSchema(
     "state",
@@ -40,7 +39,6 @@ _READERS = 4
 _CHANNEL = "toolwire_rows"
 _LISTEN = "LISTEN toolwire_rows"
 _ANNOUNCED_KINDS = frozenset({"frames"})
-_WAIT_TIMEOUT = 1.0  # seconds after which a follower looks again, in case an announcement was lost
 _COUNT_INTERVAL = 60.0  # seconds between counts of the rows that all gateways wrote
 _TRIM_TIMEOUT = 120_000  # milliseconds
 _TRIM_LOCK = 0x7477_7472_696D  # "twtrim"
@@ -75,7 +73,7 @@ class PostgresStateStore(SqlStateStore[PostgresConnection]):
         super().__init__(displayed_url(url), limits, readers=_READERS, busy_timeout=timeout, clock=clock)
         self._url = url
         self._counted_at = 0.0
-        self._listener = _Listener(url, timeout)
+        self._listener = PostgresListener(url, STATE_SCHEMA, _LISTEN, timeout)
 
     def version(self) -> object:
         """Return a new object, since other machines write without telling."""
@@ -84,20 +82,8 @@ class PostgresStateStore(SqlStateStore[PostgresConnection]):
     @contextmanager
     def watch_children(self, owner: str, kind: str, parent: str) -> Iterator[ChildWait]:
         """Return a function that waits until rows with this parent are announced, for a second at most."""
-        topic, announced = _topic(owner, kind, parent), asyncio.Event()
-
-        async def wait() -> None:
-            """Wait for an announcement since the last call."""
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_WAIT_TIMEOUT):
-                    await announced.wait()
-            announced.clear()
-
-        self._listener.add(topic, announced)
-        try:
+        with self._listener.watch(_topic(owner, kind, parent)) as wait:
             yield wait
-        finally:
-            self._listener.remove(topic, announced)
 
     def close(self) -> None:
         """Write queued rows and close all connections."""
@@ -178,58 +164,3 @@ class PostgresStateStore(SqlStateStore[PostgresConnection]):
 def _topic(owner: str, kind: str, parent: str) -> str:
     """Return what announces rows with this parent."""
     return hashlib.blake2s(f"{owner}\0{kind}\0{parent}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
-
-
-class _Listener:
-    """A thread that receives announcements and sets the events of those who wait for them; started by the first."""
-
-    def __init__(self, url: str, timeout: float) -> None:
-        self._url = url
-        self._timeout = timeout
-        self._lock = threading.Lock()
-        self._events: dict[str, dict[asyncio.Event, asyncio.AbstractEventLoop]] = {}
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
-
-    def add(self, topic: str, event: asyncio.Event) -> None:
-        """Set an event of the running loop whenever rows of this topic are announced."""
-        with self._lock:
-            self._events.setdefault(topic, {})[event] = asyncio.get_running_loop()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._listen, name="toolwire-listener", daemon=True)
-                self._thread.start()
-
-    def remove(self, topic: str, event: asyncio.Event) -> None:
-        """Stop setting an event."""
-        with self._lock:
-            events = self._events[topic]
-            del events[event]
-            if not events:
-                del self._events[topic]
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join(2 * _WAIT_TIMEOUT)
-
-    def _listen(self) -> None:
-        """Receive announcements until closed, as the body of the thread."""
-        connection = PostgresConnection(self._url, STATE_SCHEMA, timeout=self._timeout)
-        while not self._closing.is_set():
-            try:
-                connection.execute(_LISTEN)
-                while not self._closing.is_set():
-                    for topic in connection.receive_notifications(_WAIT_TIMEOUT / 2):
-                        self._set_events(topic)
-            except DatabaseUnusable:
-                self._closing.wait(_WAIT_TIMEOUT)
-        connection.close()
-
-    def _set_events(self, topic: str) -> None:
-        """Set the events of a topic."""
-        with self._lock:
-            events = list(self._events.get(topic, {}).items())
-        for event, loop in events:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(event.set)
