@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from toolwire.agent import Agent
     from toolwire.canonical.content import Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
-    from toolwire.canonical.response import Usage
+    from toolwire.canonical.request import Request
+    from toolwire.canonical.response import Response, Usage
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.runtime.calls.approval import ApprovalRequest
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
         TurnEnded,
         TurnStarted,
     )
+    from toolwire.runtime.run.hooks import Hooks, ModelTurn, ProposedCall, Refused
     from toolwire.runtime.run.limits import RunLimits
     from toolwire.runtime.run.model_settings import ModelSettings
     from toolwire.runtime.run.result import Run, RunFailed, RunStream
-    from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError
+    from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError, ToolOutput
     from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.tool_cycle import (
         check,
@@ -56,14 +58,20 @@ __all__ = [
     "CallStarted",
     "Config",
     "DecodeError",
+    "Hooks",
     "Inline",
     "Loss",
     "LossyTranslationError",
     "Media",
     "Message",
     "ModelSettings",
+    "ModelTurn",
     "Policy",
+    "ProposedCall",
     "RateLimit",
+    "Refused",
+    "Request",
+    "Response",
     "Run",
     "RunContext",
     "RunEnded",
@@ -79,6 +87,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolOutput",
     "ToolwireError",
     "Translation",
     "TurnEnded",
@@ -108,14 +117,20 @@ _MODULES = {
     "CallStarted": "runtime.run.events",
     "Config": "gateway.config.sections",
     "DecodeError": "canonical.errors",
+    "Hooks": "runtime.run.hooks",
     "Inline": "canonical.content",
     "Loss": "canonical.errors",
     "LossyTranslationError": "canonical.errors",
     "Media": "canonical.content",
     "Message": "canonical.content",
     "ModelSettings": "runtime.run.model_settings",
+    "ModelTurn": "runtime.run.hooks",
     "Policy": "runtime.policy",
+    "ProposedCall": "runtime.run.hooks",
     "RateLimit": "runtime.tool",
+    "Refused": "runtime.run.hooks",
+    "Request": "canonical.request",
+    "Response": "canonical.response",
     "Run": "runtime.run.result",
     "RunContext": "runtime.run.context",
     "RunEnded": "runtime.run.events",
@@ -131,6 +146,7 @@ _MODULES = {
     "Tool": "runtime.tool",
     "ToolContext": "runtime.tool",
     "ToolError": "runtime.tool",
+    "ToolOutput": "runtime.tool",
     "ToolwireError": "canonical.errors",
     "Translation": "translation.body",
     "TurnEnded": "runtime.run.events",

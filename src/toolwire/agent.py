@@ -34,6 +34,7 @@ from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.run.budget import Budget, CallingRun
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent, SubAgentEvent
+from toolwire.runtime.run.hooks import Hooks, Refused
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
 from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
@@ -89,7 +90,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
             `ToolContext[Deps]`. Only type checkers use it.
         prepare_tools: A function of the `RunContext` and the agent's tools that returns the tools of each turn.
-        limits: Bounds on turns, tokens and time.
+        hooks: Functions that run before and after each model request and tool call, and may change or refuse it.
+        limits: Bounds on turns, time, model requests, tokens and money.
         approver: Decides calls that need approval. Without one, such calls are denied.
         journal: The store, or its path, that records runs so that they can be resumed.
         repair: Repair invalid arguments where the intent is unambiguous.
@@ -119,6 +121,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         instructions: Instructions = "",
         deps: type[DepsT] = _NO_DEPS,
         prepare_tools: ToolPreparation | None = None,
+        hooks: Sequence[Hooks] = (),
         limits: RunLimits | None = None,
         approver: Approver | None = None,
         journal: RunStore | Path | str | None = None,
@@ -146,6 +149,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self._settings = RunSettings(
             instructions=instructions,
             prepare_tools=prepare_tools,
+            hooks=tuple(hooks),
             policy=policy or Policy(),
             limits=limits or RunLimits(),
             repair=repair,
@@ -281,6 +285,8 @@ class Agent(Generic[OutputT_co, DepsT]):
                     pass
         except ModelFailed as failure:
             state.stopped, state.reason = "failed", str(failure)
+        except Refused as refusal:
+            state.stopped, state.reason = "blocked", str(refusal)
         finally:
             await loop.close()
             if step_log is not None and state.stopped is None:

@@ -94,6 +94,9 @@ EventCallback = Callable[[RunEvent], None]
 NestedCaller = Callable[[PendingCall, str, Arguments, str | None], Awaitable[ToolOutput]]
 """Executes a nested call: the calling call, tool name, arguments and optional id."""
 
+AfterToolCallback = Callable[[PendingCall, ToolOutput], Awaitable[ToolOutput]]
+"""Returns the output of a call as the hooks leave it."""
+
 _RETRY_DELAY = 0.2
 _DEFAULT_OUTPUT_LIMIT = 40_000
 _MAX_ARGUMENT_LENGTH = 2000
@@ -142,12 +145,13 @@ class Executor:
         locks: ResourceLocks | None = None,
         deps: Any = None,
         budget: Budget | None = None,
+        after_tool: AfterToolCallback | None = None,
         last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - immutable
     ) -> None:
         """Create an executor.
 
-        `parallel` limits concurrent model calls. `recent_calls` and `locks` are passed in to share rate limits and
-        resource locks with other runs.
+        `parallel` limits concurrent model calls, and `after_tool` runs the hooks after each call. `recent_calls` and
+        `locks` are passed in to share rate limits and resource locks with other runs.
         """
         self._run = run
         self._step_log = step_log
@@ -159,6 +163,7 @@ class Executor:
         self._recent_calls = {} if recent_calls is None else recent_calls
         self._locks = locks or ResourceLocks()
         self._deps = deps
+        self._after_tool = after_tool
         self._budget = budget or Budget(RunLimits())
         self._last_response = last_response
         self._nested_usage: dict[str, Usage | None] = {}
@@ -259,6 +264,8 @@ class Executor:
             if output.error_kind not in _TRANSIENT or not _is_repeatable(tool) or attempt > tool.retries:
                 break
             await asyncio.sleep(_RETRY_DELAY * 2 ** (attempt - 1))
+        if self._after_tool is not None:
+            output = await self._after_tool(pending, output)
         return self._build_outcome(pending, output, recorded, start, attempt - 1)
 
     async def _attempt(
@@ -353,6 +360,7 @@ class Executor:
             redacted=bounded.redactions,
             repairs=pending.repairs,
             edited=pending.edited,
+            hook_changes=pending.hook_changes,
             response=self._last_response.response_id,
             provider=self._last_response.requested_model,
             version=self._last_response.reported_model,

@@ -20,13 +20,14 @@ StopCause = Literal[
     "output",
     "length",
     "filtered",
+    "blocked",
     "refused",
     "waiting",
     "cancelled",
     "failed",
 ]
-"""Why a run ended: a complete answer, a limit, an answer that does not match the output type, the model's length limit,
-filter or refusal, a pending approval, cancellation, or a failure."""
+"""Why a run ended: a complete answer, a limit, an answer that does not match the output type, the model's length limit
+or filter, a hook that refused, a refusal of the model, a pending approval, cancellation, or a failure."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
@@ -56,6 +57,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     repairs: tuple[str, ...] = ()
     edited: bool = False
     """The approver changed the arguments."""
+    hook_changes: tuple[str, ...] = ()
+    """The parts that hooks changed: `arguments`, `result`."""
     response: str = ""
     """Provider's id of the response that made the call."""
     provider: str = ""

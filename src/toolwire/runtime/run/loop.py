@@ -10,7 +10,8 @@ the same steps and takes their recorded outcomes, so it needs no other state.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,6 +47,7 @@ from toolwire.runtime.run.events import (
     text_events,
 )
 from toolwire.runtime.run.history import UsageEstimator, trim_history
+from toolwire.runtime.run.hooks import HookChain, Hooks, Refused
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
 from toolwire.runtime.run.model_settings import (
     ModelSettings,
@@ -88,6 +90,8 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     instructions: Instructions = ""
     prepare_tools: ToolPreparation | None = None
     """Selects the tools of each turn."""
+    hooks: tuple[Hooks, ...] = ()
+    """Functions that run before and after model requests and tool calls."""
     policy: Policy = Policy()
     limits: RunLimits = RunLimits()
     repair: bool = False
@@ -134,6 +138,7 @@ class Loop:
         self._response_format: OutputFormat | None = None
         self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
+        self._hooks = HookChain(settings.hooks, step_log)
         self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
         self._usage_estimator = UsageEstimator()
@@ -152,6 +157,8 @@ class Loop:
                         yield event
         except ModelFailed as error:
             state.stopped, state.reason = "failed", str(error)
+        except Refused as refusal:
+            state.stopped, state.reason = "blocked", str(refusal)
         except asyncio.CancelledError:
             state.stopped, state.reason = "cancelled", "interrupted"
             raise
@@ -179,6 +186,7 @@ class Loop:
             self._step_log.begin(name, b"")
             accumulator, mapper = ResponseAccumulator(), TextEventMapper()
             request, omitted_count = self._build_request(state)
+            request = await self._hooks.before_model(self._run_context(state), request)
             if omitted_count:
                 yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
             try:
@@ -189,24 +197,33 @@ class Loop:
             except RunTimeout:
                 state.stopped, state.reason = self._time_limit()
                 return
-            response = self._record_response(name, request, accumulator.response())
+            response = self._with_usage(request, accumulator.response())
+            response = await self._check_response(state, response)
+            self._step_log.finish(name, msgspec.json.encode(response))
         stop_reason = _stop_reason(response)
         yield self._turn_ended(state, response, stop_reason)
-        for proposed in self._apply_response(state, response, stop_reason):
+        async for proposed in self._apply_response(state, response, stop_reason):
             yield proposed
         repetition = self._detect_repetition(state)
         # Resuming a run that stopped for repetition means to continue it, so recorded turns do not stop it again.
         if repetition is not None and recorded is None:
             state.stopped, state.reason = "repetition", repetition
 
-    def _record_response(self, name: str, request: Request, response: Response) -> Response:
-        """Record the response of a turn under the step `name`; return it, with estimated usage if it has none."""
+    async def _check_response(self, state: RunState, response: Response) -> Response:
+        """Return a response as the hooks leave it. What a refused one used counts, too."""
+        try:
+            return await self._hooks.after_model(self._run_context(state), response)
+        except Refused:
+            self._add_usage(state, replace(usage_counts(response.usage) or Usage(), requests=1))
+            raise
+
+    def _with_usage(self, request: Request, response: Response) -> Response:
+        """Return a response with its usage; it is estimated if the provider reports none."""
         if not tokens_used(response.usage):
             usage = self._usage_estimator.estimate(request, response)
             if self._budget.has_cost_limit and isinstance(self._model, SupportsPrices):
                 usage = replace(usage, cost=self._model.price(usage))
             response = replace(response, usage=usage)
-        self._step_log.finish(name, msgspec.json.encode(response))
         return response
 
     def _turn_ended(self, state: RunState, response: Response, stop_reason: StopReason) -> TurnEnded:
@@ -294,7 +311,9 @@ class Loop:
         choice = tool_choice_of(self._settings.model, tuple(self._catalog.tools), is_first_turn=state.turn == 1)
         return require_tool(choice) if OUTPUT_TOOL in self._output_tools else choice
 
-    def _apply_response(self, state: RunState, response: Response, stop_reason: StopReason) -> Iterator[RunEvent]:
+    async def _apply_response(
+        self, state: RunState, response: Response, stop_reason: StopReason
+    ) -> AsyncIterator[RunEvent]:
         """Add a response to the state: its calls become pending, or the run stops."""
         calls = self._add_messages(state, response)
         if response.error is not None:
@@ -309,6 +328,8 @@ class Loop:
             # The policy is about effects, and an answer has none.
             applied = Policy() if call.name in self._output_tools else policy
             pending = admit_call(call, id, self._catalog, applied, repair=self._settings.repair)
+            if call.name not in self._output_tools:
+                await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
             yield _proposed_event(pending)
         if not state.pending and stop_reason not in _CONTINUING_STOPS:
@@ -433,7 +454,9 @@ class Loop:
         """Apply the policy to edited calls, and ask for the approvals that are needed."""
         for pending in state.pending:
             if pending.edited and pending.tool is not None:
-                apply_policy(pending, pending.tool, self._settings.policy.with_rules(*state.rules))
+                policy = self._settings.policy.with_rules(*state.rules)
+                apply_policy(pending, pending.tool, policy)
+                await self._hooks.before_tool(self._run_context(state), pending, policy)
             if pending.needs_approval:
                 await self._approval_gate.resolve(state, pending)
 
@@ -469,6 +492,7 @@ class Loop:
         settings = self._settings
         counts: dict[str, int] = {}
         self._budget.settle(state.usage)
+        context = self._run_context(state)
 
         async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
             """Admit, approve and execute a call that the tool `outer` makes."""
@@ -478,6 +502,7 @@ class Loop:
             call = ToolCall(id=call_id, name=name, arguments=text)
             # Rules added during the run do not apply: a resumed run has them before decisions that preceded them.
             pending = admit_call(call, call_id, self._catalog, settings.policy, caller="code")
+            await self._hooks.before_tool(context, pending, settings.policy)
             on_event(_proposed_event(pending))
             if pending.needs_approval:
                 await self._approval_gate.resolve(state, pending)
@@ -504,6 +529,7 @@ class Loop:
             locks=self._toolbox.locks,
             deps=self._deps,
             budget=self._budget,
+            after_tool=partial(self._hooks.after_tool, context),
             last_response=state.last_response,
         )
         return executor
@@ -549,5 +575,9 @@ def _proposed_event(pending: PendingCall) -> CallProposed:
     if pending.refusal:
         return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, refused=pending.refusal)
     return CallProposed(
-        call_id=pending.id, tool=call.name, arguments=call.arguments, verdict=pending.verdict, by=pending.verdict_reason
+        call_id=pending.id,
+        tool=call.name,
+        arguments=pending.arguments_text if pending.hook_changes else call.arguments,
+        verdict=pending.verdict,
+        by=pending.verdict_reason,
     )

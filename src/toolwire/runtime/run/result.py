@@ -23,7 +23,7 @@ else:
 
 T = TypeVar("T")
 _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
-    {"failed", "steps", "time", "tokens", "requests", "cost", "repetition", "output", "length", "filtered"}
+    {"failed", "steps", "time", "tokens", "requests", "cost", "repetition", "output", "length", "filtered", "blocked"}
 )
 """Stop causes without a complete answer. A refusal is an answer of the model, so it is not among them."""
 

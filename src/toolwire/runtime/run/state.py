@@ -129,6 +129,8 @@ class PendingCall(Struct, kw_only=True):
     """Exact text of the arguments to run with, possibly repaired or edited; None if they are invalid."""
     edited: bool = False
     """The approver changed the arguments."""
+    hook_changes: tuple[str, ...] = ()
+    """The parts of the call that hooks changed: `arguments`, `result`."""
     repairs: tuple[str, ...] = ()
     tool: Tool | None = None
     verdict: Verdict = "deny"
