@@ -53,7 +53,7 @@ def test_all_checks_pass_with_every_protocol(base_url: str, tmp_path: Path) -> N
     # One check for each key and list of models.
     together = {"openai-chat": "openai-chat, openai-responses", "gemini": "gemini, gemini-interactions"}
     names = [together.get(name, name) for name in PROTOCOLS if name not in ("openai-responses", "gemini-interactions")]
-    assert [line[9:].partition(":")[0] for line in lines] == ["configuration", "server", *names]
+    assert [line[9:].partition(":")[0] for line in lines] == ["configuration", "server", "gateway", *names]
     assert all(line.startswith("ok ") for line in lines)
     assert f"anthropic: {base_url}, key from THE_KEY: reachable" in result.output
     assert "the key was not checked" in next(line for line in lines if "openrouter" in line)
@@ -64,7 +64,31 @@ def test_without_config_and_keys_the_simulator_is_used(tmp_path: Path, monkeypat
     result = doctor(tmp_path, None)
     assert result.exit_code == 0
     assert "ok       configuration: no toolwire.toml" in result.output
-    assert "using the built-in simulator (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
+    assert (
+        "using the built-in simulator, which answers to any model name (no ANTHROPIC_API_KEY, OPENAI_API_KEY"
+        in result.output
+    )
+
+
+def test_provider_without_its_variable_is_a_problem(base_url: str, tmp_path: Path) -> None:
+    config = provider("anthropic", base_url, 'api_key = "env:UNSET_KEY"') + provider("ollama", base_url)
+    result = doctor(tmp_path, config.replace("[providers.ollama]", "[providers.other]"))
+    assert result.exit_code == 1
+    message = "problem  anthropic: environment variable UNSET_KEY is not set; set it, or remove the provider\n"
+    assert message in result.output
+    assert sum("environment variable" in line for line in result.output.splitlines()) == 1
+
+
+def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
+    config = '[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
+    with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url, serve_app(Simulator()) as other:
+        found = {address: doctor(tmp_path, f"[server]\nport = {address[-5:]}\n").output for address in (url, other)}
+    address = url.removeprefix("http://")
+    running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
+    assert f"ok       {running}" in found[url]
+    assert f"gateway: another program listens on {other.removeprefix('http://')}: `toolwire serve`" in found[other]
+    free = doctor(tmp_path, "[server]\nport = 9\n").output
+    assert "ok       gateway: none runs at 127.0.0.1:9: `toolwire launch` starts one\n" in free
 
 
 def test_providers_are_discovered_in_the_environment(
@@ -132,7 +156,7 @@ def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
     ("config", "message"),
     [
         ("[server]\nprot = 3\n", 'toolwire.toml:2:1: unknown key "prot" in [server] (did you mean "port"?)'),
-        (provider("anthropic", "http://x", 'api_key = "env:UNSET_KEY"'), "variable UNSET_KEY is not set"),
+        ('[server]\nkeys = ["env:UNSET_KEY"]\n', "variable UNSET_KEY is not set"),
         ("[server", "toolwire.toml"),
     ],
 )

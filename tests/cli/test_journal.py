@@ -1,5 +1,6 @@
 """`toolwire journal`, on exchanges that a gateway recorded."""
 
+import contextlib
 import io
 import json
 import stat
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from tests.support.gateway.in_process import PROTOCOL_NAMES, question_request, run_async, run_gateway
 from tests.support.runtime.journal_records import make_batch, make_record
 from tests.support.servers.asgi import serve_app
+from toolwire.canonical.errors import Loss, Severity
 from toolwire.cli import main
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.journal.store import open_record_store
@@ -72,6 +75,24 @@ def test_tail_prints_one_line_per_exchange_newest_last(base_url: str, tmp_path: 
     assert journal(tmp_path, "tail", "-n", "1").output.splitlines() == [second]
     lines = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
     assert (lines["client"], lines["protocol"], "bodies" in lines) == ("ollama", "gemini", False)
+
+
+def test_show_counts_losses_of_severity_info_unless_asked(tmp_path: Path) -> None:
+    severities: dict[str, Severity] = {"/top_k": "warning", "/x0": "info", "/x1": "info"}
+    losses = [
+        Loss(severity=severity, kind="dropped", path=path, reason="r", direction="request")
+        for path, severity in severities.items()
+    ]
+    path = tmp_path / "journal.db"
+    with contextlib.closing(open_record_store(path, max_age_days=1, max_bytes=1_000_000)) as store:
+        store.add(make_batch([replace(make_record(1), losses=losses)]))
+    (tmp_path / "toolwire.toml").write_text("")
+    shown = journal(tmp_path, "show", "last", "--journal", str(path)).output
+    assert ("/top_k" in shown, "/x0" in shown) == (True, False)
+    assert "2 losses of severity info: --info lists them" in shown
+    complete = journal(tmp_path, "show", "last", "--journal", str(path), "--info").output
+    assert all(pointer in complete for pointer in severities)
+    assert "--info" not in complete
 
 
 def test_show_prints_everything(base_url: str, tmp_path: Path) -> None:

@@ -25,11 +25,12 @@ from toolwire.cli.launch import AGENTS
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.gateway.server.launch import build_gateway
+from toolwire.upstream.simulator.app import Simulator
 
 TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 KEY = "key-of-the-gateway"
 PROVIDERS = "[server]\nport = 9\n" + "".join(
-    f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "http://127.0.0.1:9"\n'
+    f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "URL"\n'
     for name, protocol in (("openai", "openai-responses"), ("anthropic", "anthropic"), ("gemini", "gemini"))
 )
 FAKE = f"""#!{sys.executable}
@@ -117,6 +118,13 @@ def root() -> Iterator[str]:
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     config += '\n[models."up/model"]\ncontext = 32768\n'
     with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def providers_url() -> Iterator[str]:
+    """The URL of a simulator of all providers."""
+    with serve_app(Simulator()) as url:
         yield url
 
 
@@ -363,14 +371,30 @@ def guide_commands(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_commands_in_the_guide_start_the_agents(desk: UserMachine, name: str) -> None:
+def test_commands_in_the_guide_start_the_agents(desk: UserMachine, providers_url: str, name: str) -> None:
     commands = guide_commands(name)
     assert commands
     for command in commands:
         _, agent, *arguments = shlex.split(command)
         assert agent == name
-        (desk.folder / "work" / "toolwire.toml").write_text(PROVIDERS)
+        (desk.folder / "work" / "toolwire.toml").write_text(PROVIDERS.replace("URL", providers_url))
         code, said = desk.launch(agent, *arguments)
         assert (code, said) == (0, "")
         behind = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
         assert desk.record.arguments[len(desk.record.arguments) - len(behind) :] == behind
+
+
+def test_provider_that_cannot_be_reached_is_named_before_the_agent_starts(
+    desk: UserMachine, providers_url: str
+) -> None:
+    up, down = PROVIDERS.replace("URL", providers_url), PROVIDERS.replace("URL", "http://127.0.0.1:9")
+    down = down[down.index("[providers.openai]") : down.index("[providers.anthropic]")].replace("openai]", "down]")
+    unset = f'[providers.unset]\nprotocol = "anthropic"\nbase_url = "{providers_url}"\napi_key = "env:NOT_SET"\n'
+    (desk.folder / "work" / "toolwire.toml").write_text(up + down + unset)
+    code, said = desk.launch("claude", "--model", "down/gpt-5.5")
+    assert code == 0
+    assert said.startswith("warning: down: http://127.0.0.1:9, without a key: can't connect to 127.0.0.1:9")
+    assert said.endswith("; check base_url and your network connection\n")
+    assert len(said.splitlines()) == 1
+    assert "unset: environment variable NOT_SET is not set" in desk.launch("claude", "--model", "unset/m")[1]
+    assert desk.launch("claude", "--model", "openai/gpt-5.5") == (0, "")

@@ -114,7 +114,6 @@ WRONG = [
     ('[policy]\nallow = "x"', "2:9: policy.allow: expected an array, got a string"),
     ('[search]\nurl = "https://example.org"', "search.url: must contain {query}"),
     ('[search]\nurl = "https://e.org?q={query}"\napi_key = "k"', "search.api_key: search.url has no {key} placeholder"),
-    ('[search]\nheaders = {x = "env:NOT_SET"}', "search.headers.x: environment variable NOT_SET is not set"),
     ("[simulator]\npace = -1", "2:8: simulator.pace: expected a number of at least 0, got -1"),
     ("[tools]\nnetwork = 1", "2:11: tools.network: expected true or false, got an integer"),
     ("[server]\nx = = 1", "2:5: invalid value"),

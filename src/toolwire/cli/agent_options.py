@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from toolwire.agent import Agent
 from toolwire.cli.inputs import BadInput
+from toolwire.cli.output.terminal import print_line
+from toolwire.codec.env_references import describe_unset
 from toolwire.codec.suggestions import unknown_name
 from toolwire.gateway.config import (
     Config,
@@ -251,6 +253,9 @@ def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" 
 def _search_backend(section: SearchSection) -> "SearchBackend | None":
     """Return the configured web search service, if there is one."""
     if section.url is None:
+        return None
+    if (reason := describe_unset(msgspec.structs.asdict(section))) is not None:
+        print_line((f"web search can't be used: {reason}", "warning"), err=True)
         return None
     from toolwire.runtime.tools.web_search import JsonSearch
 

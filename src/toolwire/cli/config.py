@@ -137,7 +137,9 @@ def trust(file: Path, *, revoke: bool) -> None:
             print_line(f"{file}: {'no longer trusted' if records.remove(file) else 'was not trusted'}")
             return
         text = read_text(file, regular=True)
-        keys = sensitive_keys(SourceText(str(file), text).parse())
+        tree = SourceText(str(file), text).parse()
+        # Also what another user's file could make sensitive.
+        keys = sensitive_keys(tree, user_tree=tree)
         if keys:
             records.add(file, text)
     print_line(f"{file}: trusted; it sets {describe_keys(keys)}" if keys else f"{file}: needs no trust")

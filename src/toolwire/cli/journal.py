@@ -98,9 +98,10 @@ def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_p
 
 @command.command("show")
 @_ID_ARGUMENT
-@json_option("Print one JSON object.")
+@click.option("--info", "with_info", is_flag=True, help="List losses of severity info, too, instead of their number.")
+@json_option("Print one JSON object, with all losses.")
 @_journal_options
-def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None) -> None:
+def show(*, id: str, with_info: bool, as_json: bool, path: Path | None, config_path: Path | None) -> None:
     """Show everything recorded for an exchange.
 
     ID is the exchange id from the gateway's log or the `toolwire-exchange` response header, a unique beginning of it,
@@ -118,7 +119,7 @@ def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None)
 
         print_json(record_as_json(record))
     else:
-        print_record(record)
+        print_record(record, with_info=with_info)
 
 
 @command.command("replay")

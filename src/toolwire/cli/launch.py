@@ -29,7 +29,7 @@ from toolwire.cli.inputs import BadInput, NameChoice, config_option, default_mod
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
-    from toolwire.gateway.config import ServerSection
+    from toolwire.gateway.config import LoadedConfig
 
 
 # The model name sent when the user named none: the gateway routes it to its default model.
@@ -317,6 +317,7 @@ AGENTS = {
 }
 
 _START_TIMEOUT = 20
+_CHECK_TIMEOUT = 3
 _LIMIT_MODEL = 64 * 1024
 _LISTENING_PREFIX = "toolwire listens on "
 
@@ -380,8 +381,9 @@ def command(
         from toolwire.gateway.config import load_config
 
         model = default_model(model)
-        server = load_config(config_path).config.server
-        with _temporary_folder(name) as folder, _ensure_gateway(server, config_path, model, folder) as gateway_url:
+        loaded = load_config(config_path)
+        server = loaded.config.server
+        with _temporary_folder(name) as folder, _ensure_gateway(loaded, config_path, model, folder) as gateway_url:
             api_key = server.keys[0] if server.keys else "none"
             for requested in filter(None, (small_model, model)):
                 context = _fetch_context(gateway_url, api_key, requested)
@@ -458,10 +460,11 @@ def _note_on_terminal(text: str) -> None:
 
 
 @contextmanager
-def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
+def _ensure_gateway(loaded: "LoadedConfig", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
     """Yield the URL of the gateway that is already running, or else start one and stop it afterwards."""
     from toolwire.gateway.providers.discovery import SIMULATOR_NOTE, is_gateway_at
 
+    server = loaded.config.server
     url = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
     if is_gateway_at(server.host, server.port):
         _note_on_terminal(f"using the gateway that already runs at {url}, with its providers")
@@ -479,12 +482,29 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
         ) as process,
     ):
         try:
+            # The agent would only show its spinner while it tries again.
+            _report_provider_problems(loaded, model)
             gateway_url = _wait_for_gateway(process, log)
             if SIMULATOR_NOTE in log.read_text(encoding="utf-8", errors="replace"):
                 _note_on_terminal(f"{SIMULATOR_NOTE} (run `toolwire doctor` for details)")
             yield gateway_url
         finally:
             process.terminate()
+
+
+def _report_provider_problems(loaded: "LoadedConfig", model: str | None) -> None:
+    """Write to stderr why the model's providers can't be reached, if they can't."""
+    import asyncio
+
+    from toolwire.cli.output.terminal import print_line
+    from toolwire.gateway.doctor import find_provider_problems
+
+    problems = asyncio.run(
+        find_provider_problems(loaded.config, loaded.key_variables, os.environ, model, _CHECK_TIMEOUT)
+    )
+    for problem in problems:
+        text = f" {problem.subject}: {problem.detail}; {problem.advice}"
+        print_line(("warning:", "warning"), text, err=True)
 
 
 def _wait_for_gateway(process: subprocess.Popen[bytes], log: Path) -> str:

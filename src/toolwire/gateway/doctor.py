@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 
+from toolwire.codec.env_references import describe_unset
 from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
-from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
+from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers, find_listener
 from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
@@ -53,20 +55,17 @@ async def diagnose(
     config: Config, variables: Mapping[str, str], environment: Mapping[str, str], timeout: float
 ) -> list[Finding]:
     """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
-    findings = [check_server(config.server), *check_files(config, environment)]
-    providers = build_providers(config)
-    if not providers:
-        providers, variables = discover_providers(environment), KEY_VARIABLES
+    gateway = await asyncio.to_thread(check_gateway, config.server)
+    findings = [check_server(config.server), gateway, *check_files(config, environment)]
+    providers, variables = _providers_with_variables(config, variables, environment)
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
-        findings.append(Finding("providers", f"none configured; using the built-in simulator (no {names})"))
+        detail = f"none configured; using the built-in simulator, which answers to any model name (no {names})"
+        findings.append(Finding("providers", detail))
+    findings += check_variables(config)
     transport = Transport()
     try:
-        checks = (
-            _check_provider(group, variables.get(group[0].name), transport, timeout)
-            for group in group_by_key(providers.values())
-        )
-        findings += await asyncio.gather(*checks)
+        findings += await check_providers(providers.values(), variables, transport, timeout)
         router = Router(providers, config.routes, aliases=config.aliases)
         findings += check_aliases(config.aliases, router) if providers else []
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
@@ -76,6 +75,58 @@ async def diagnose(
         return findings
     finally:
         transport.close()
+
+
+async def find_provider_problems(
+    config: Config, variables: Mapping[str, str], environment: Mapping[str, str], model: str | None, timeout: float
+) -> list[Finding]:
+    """Return what is wrong with the providers that a model name may lead to; without one, with any provider."""
+    providers, variables = _providers_with_variables(config, variables, environment)
+    selected: Iterable[Provider] = providers.values()
+    if providers and model is not None:
+        try:
+            backends = Router(providers, config.routes, aliases=config.aliases).route(model).backends
+        except RouteNotFound:
+            return []
+        selected = {backend.provider.name: backend.provider for backend in backends}.values()
+    transport = Transport()
+    try:
+        findings = await check_providers(selected, variables, transport, timeout)
+    finally:
+        transport.close()
+    return [finding for finding in findings if not finding.is_ok]
+
+
+def _providers_with_variables(
+    config: Config, variables: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[dict[str, Provider], Mapping[str, str]]:
+    """Return the configured providers, or else those of the environment, with the variables of their keys."""
+    if providers := build_providers(config):
+        return providers, variables
+    return discover_providers(environment), KEY_VARIABLES
+
+
+async def check_providers(
+    providers: Iterable[Provider], variables: Mapping[str, str], transport: Transport, timeout: float
+) -> list[Finding]:
+    """Return a finding for each group of providers with one key, all checked at the same time."""
+    checks = (
+        _check_provider(group, variables.get(group[0].name), transport, timeout) for group in group_by_key(providers)
+    )
+    return await asyncio.gather(*checks)
+
+
+def check_gateway(server: ServerSection) -> Finding:
+    """Return a finding on what listens at the gateway's address, since `toolwire launch` uses a running gateway."""
+    address = f"[{server.host}]:{server.port}" if ":" in server.host else f"{server.host}:{server.port}"
+    match find_listener(server.host, server.port):
+        case "gateway":
+            detail = f"one runs at {address}: `toolwire launch` uses it, with its providers instead of these"
+            return Finding("gateway", detail)
+        case "other":
+            return Finding("gateway", f"another program listens on {address}: `toolwire serve` needs another port")
+        case "none":
+            return Finding("gateway", f"none runs at {address}: `toolwire launch` starts one")
 
 
 def check_server(server: ServerSection) -> Finding:
@@ -88,6 +139,15 @@ def check_server(server: ServerSection) -> Finding:
         return Finding("server", f"{server.host}:{server.port}, this machine only, no key required")
     detail = f"{server.host} is reachable from other machines, and no keys are set"
     return Finding("server", detail, "set server.keys, or listen on 127.0.0.1")
+
+
+def check_variables(config: Config) -> Iterator[Finding]:
+    """Yield a finding for each MCP server, and the search service, whose settings refer to unset variables."""
+    for name, server in config.mcp.servers.items():
+        if server.enabled and server.unavailable_reason is not None:
+            yield Finding(f"MCP server {name}", server.unavailable_reason, "set it, or disable the server")
+    if (reason := describe_unset(msgspec.structs.asdict(config.search))) is not None:
+        yield Finding("web search", reason, "set it, or remove [search]")
 
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -166,7 +226,8 @@ def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
     """Group providers that share server, key and model list, so that each group is checked once."""
     groups: dict[object, list[Provider]] = {}
     for provider in providers:
-        key = provider.name if provider.address is not None else list_request(provider)
+        is_single = provider.address is not None or provider.unavailable_reason is not None
+        key = provider.name if is_single else list_request(provider)
         groups.setdefault(key, []).append(provider)
     return list(groups.values())
 
@@ -187,6 +248,8 @@ def check_aliases(aliases: Mapping[str, str], router: Router) -> list[Finding]:
 async def _check_provider(group: list[Provider], variable: str | None, transport: Transport, timeout: float) -> Finding:
     """Return a finding on whether a server accepts the key, by requesting its model list, which is free."""
     provider = group[0]
+    if provider.unavailable_reason is not None:
+        return Finding(provider.name, provider.unavailable_reason, "set it, or remove the provider")
     key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
     name, location = ", ".join(one.name for one in group), f"{provider.base_url}, {key}"
     if provider.address is not None:

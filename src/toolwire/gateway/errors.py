@@ -90,6 +90,11 @@ def provider_error(provider: Provider, kind: ErrorKind, reason: str) -> ApiError
     return ApiError(kind=kind, message=f"{provider.name} {reason}", status=502)
 
 
+def unavailable_error(provider: Provider, reason: str) -> ApiError:
+    """Build the error for a provider that its configuration makes unusable; clients should not retry it."""
+    return ApiError(kind="permission", message=f"{provider.name} can't be used: {reason}", status=403)
+
+
 def invalid_response_error(provider: Provider, error: DecodeError) -> ApiError:
     """Build the error for a provider response that can't be decoded."""
     return provider_error(provider, "server", f"sent an invalid response: {error}")

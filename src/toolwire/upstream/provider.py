@@ -75,6 +75,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     tool_calling: str = "auto"
     # Whose signatures it accepts: providers of one account accept each other's; by default the provider's name.
     account: str | None = None
+    # Why it can't be used: a variable that its settings refer to is not set.
+    unavailable_reason: str | None = None
 
     def text_recovery(
         self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None

@@ -78,14 +78,29 @@ def test_records_are_private(file: Path, records: TrustRecords, tmp_path: Path) 
         ("[server]\nport = 1\nhost = '0.0.0.0'\nkeys = ['12345678']\n", [("server", "host"), ("server", "keys")]),
         ("[policy]\nallow = ['*']\n[tools]\nsandbox = true\n", [("policy", "allow"), ("tools", "sandbox")]),
         ("[mcp.servers.a]\ncommand = 'x'\n[hosts.b]\n", [("mcp", "servers", "a"), ("hosts", "b")]),
-        ("default_model = 'a/b'\n[aliases]\na = 'b'\n", [("default_model",), ("aliases", "a")]),
+        ("default_model = 'a/b'\n[aliases]\na = 'b'\n", []),
+        ("default_model = 'env:KEY'\n[aliases]\na = 'env:KEY'\n", [("default_model",), ("aliases", "a")]),
+        ("[aliases]\n'a/b' = 'c'\nd = {}\n", [("aliases", "a/b"), ("aliases", "d")]),
         ("[[routes]]\nprovider = 'up'\n[journal]\nenabled = false\n", [("routes",), ("journal", "enabled")]),
         ("[browser]\nchromium = '/tmp/x'\n[search]\nurl = 'x'\n", [("browser", "chromium"), ("search", "url")]),
         ("mcp = 1\n[state]\npath = 'x'\n[unknown]\nkey = 1\n", [("mcp",), ("state", "path"), ("unknown", "key")]),
     ],
 )
 def test_keys_that_choose_receivers_programs_and_rights_need_trust(text: str, keys: list[object]) -> None:
-    assert sensitive_keys(tomllib.loads(text)) == keys
+    assert sensitive_keys(tomllib.loads(text), {}) == keys
+
+
+def test_names_for_models_need_trust_if_they_replace_those_of_the_user(file: Path, tmp_path: Path) -> None:
+    file.write_text("default_model = 'a/b'\n[aliases]\nfast = 'a/b'\n")
+    load(file)
+    user = tmp_path / "home" / ".config" / "toolwire" / "config.toml"
+    user.parent.mkdir(parents=True)
+    for text, key in (("default_model = 'b/c'\n", "default_model"), ("[aliases]\nfast = 'b/c'\n", "aliases.fast")):
+        user.write_text(text)
+        with pytest.raises(ConfigError, match=f"It sets {key},"):
+            load(file)
+    user.write_text("[aliases]\nother = 'b/c'\n")
+    load(file)
 
 
 def test_harmless_file_is_used_without_trust(file: Path) -> None:

@@ -1,5 +1,7 @@
 """Routing of model names to providers."""
 
+import re
+
 import pytest
 
 from toolwire.codec.models.info import UNKNOWN_MODEL
@@ -107,8 +109,17 @@ def test_error_suggests_names_that_the_providers_listed() -> None:
     for typo, meant in (("gtp-5", "a/gpt-5"), ("b_smal", "b-small"), ("fsat", "fast")):
         with pytest.raises(RouteNotFound, match=f'did you mean "{meant}"'):
             router.route(typo)
-    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use a/MODEL"):
+    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use fast, a/MODEL, b/MODEL, or start"):
         router.route("a/")
+
+
+def test_error_lists_the_first_names_of_routes_and_aliases() -> None:
+    routes = tuple(RouteSection(match=f"r{number}", provider="a") for number in range(8))
+    aliases = {f"x{number}": "a/m" for number in range(4)}
+    router = Router({"a": A}, (*routes, RouteSection(match="q-*", provider="a")), aliases=aliases)
+    names = [*(f"r{number}" for number in range(8)), "x0", "x1", "..."]
+    with pytest.raises(RouteNotFound, match=re.escape(f"use {', '.join(names)}, a/MODEL, or start")):
+        router.route("b/m")
 
 
 def test_listed_names_are_those_that_lead_to_the_model() -> None:

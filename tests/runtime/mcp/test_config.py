@@ -56,7 +56,6 @@ def test_command_and_url_servers_are_parsed() -> None:
         ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: invalid header"),
         ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be greater than 0"),
         ('command = "x"\nversion = "2024-11-05"', "mcp.servers.a.version: "),
-        ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: environment variable NOT_THERE"),
     ],
 )
 def test_config_error_names_the_key(section: str, message: str) -> None:

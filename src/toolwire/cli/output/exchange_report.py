@@ -121,8 +121,11 @@ def format_record(record: "Record") -> str:
     return " ".join(fields)
 
 
-def print_record(record: "Record") -> None:
-    """Print a record, its losses with their directions, and its bodies in the order in which they were sent."""
+def print_record(record: "Record", *, with_info: bool = False) -> None:
+    """Print a record, its losses with their directions, and its bodies in the order in which they were sent.
+
+    Losses of severity `info` are only counted, unless `with_info` is set.
+    """
     timestamp, _, rest = format_record(record).partition(f" {record.status} ")
     print_line((timestamp, "muted"), " ", (str(record.status), _status_style(record)), f" {rest}", indent=2)
     print_line(f"path {record.path}, toolwire {record.toolwire}")
@@ -134,8 +137,13 @@ def print_record(record: "Record") -> None:
     if record.calls:
         print_line("calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items()), indent=2)
     for loss in record.losses:
+        if loss.severity == "info" and not with_info:
+            continue
         text = str(loss).removeprefix(loss.severity)
         print_line(f"{loss.direction} ", (loss.severity, SEVERITY_STYLES[loss.severity]), text, indent=2)
+    count = sum(loss.severity == "info" for loss in record.losses)
+    if count and not with_info:
+        print_line((f"{count} {'loss' if count == 1 else 'losses'} of severity info: --info lists them", "muted"))
     if record.bodies is None:
         print_line(("no bodies recorded: set journal.bodies, or start `toolwire serve --record-bodies`", "muted"))
         return

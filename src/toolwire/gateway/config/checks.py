@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolwire.canonical.computer import ACTION_KINDS
+from toolwire.codec.env_references import describe_unset
 from toolwire.codec.hosts.custom import HostTables, UnknownHost
 from toolwire.codec.hosts.profile import EFFORTS, HostProfile
 from toolwire.codec.hosts.registry import PROFILED_PROTOCOLS
@@ -16,7 +17,14 @@ from toolwire.codec.suggestions import suggest
 from toolwire.gateway.config.aliases import resolve_aliases
 from toolwire.gateway.config.errors import KeyProblem, format_key
 from toolwire.gateway.config.positions import KeyPath
-from toolwire.gateway.config.sections import BrowserSection, Config, ProviderSection, RouteSection, StateSection
+from toolwire.gateway.config.sections import (
+    BrowserSection,
+    Config,
+    ProviderSection,
+    RouteSection,
+    SearchSection,
+    StateSection,
+)
 from toolwire.gateway.config.type_checks import find_problems
 from toolwire.installation import has_extra, missing_extra_message
 from toolwire.journal.postgres import is_postgres_url
@@ -38,8 +46,11 @@ def check_config(config: Config) -> None:
         for protocol in PROFILED_PROTOCOLS:
             _host_profile(config, name, protocol, ("hosts", name))
     for name, section in config.providers.items():
-        _check_provider(section, ("providers", name))
-        _check_address(config, section, ("providers", name))
+        _check_protocol(section, ("providers", name))
+        # With a variable that is not set, the provider can't be used, and its settings can't be checked.
+        if describe_unset(msgspec.structs.asdict(section)) is None:
+            _check_provider(section, ("providers", name))
+            _check_address(config, section, ("providers", name))
     for name, info in config.models.items():
         _check_model(info, ("models", name))
     resolve_aliases(config.aliases)
@@ -67,11 +78,15 @@ def _check_state(section: StateSection) -> None:
         raise KeyProblem(("state", "url"), missing_extra_message("postgres", "a PostgreSQL database"))
 
 
-def _check_provider(section: ProviderSection, path: KeyPath) -> None:
-    """Raise `KeyProblem` for an invalid protocol, address or credential of one provider."""
+def _check_protocol(section: ProviderSection, path: KeyPath) -> None:
+    """Raise `KeyProblem` for an unknown protocol of a provider."""
     if section.protocol not in PROTOCOLS:
         problem = f"{_unknown_message('protocol', section.protocol, PROTOCOLS)}; expected one of {', '.join(PROTOCOLS)}"
         raise KeyProblem((*path, "protocol"), problem)
+
+
+def _check_provider(section: ProviderSection, path: KeyPath) -> None:
+    """Raise `KeyProblem` for an invalid address or credential of one provider."""
     try:
         if section.base_url:
             parse_origin(section.base_url)
@@ -197,12 +212,8 @@ def _check_backends(route: RouteSection, path: KeyPath, config: Config) -> None:
 
 def _check_runtime(config: Config) -> None:
     """Raise `KeyProblem` for invalid values in the sections that agents use."""
-    search = config.search
-    if search.url is not None and "{query}" not in search.url:
-        raise KeyProblem(("search", "url"), "must contain {query}, the placeholder for the search words")
-    if search.api_key is not None and "{key}" not in (search.url or ""):
-        problem = "search.url has no {key} placeholder; add it, or pass the key in search.headers"
-        raise KeyProblem(("search", "api_key"), problem)
+    if describe_unset(msgspec.structs.asdict(config.search)) is None:
+        _check_search(config.search)
     for verdict, texts in config.policy.rules_by_verdict.items():
         for index, text in enumerate(texts):
             try:
@@ -210,6 +221,15 @@ def _check_runtime(config: Config) -> None:
             except PolicyError as error:
                 raise KeyProblem(("policy", verdict, index), str(error)) from None
     _check_browser(config.browser)
+
+
+def _check_search(search: SearchSection) -> None:
+    """Raise `KeyProblem` for a search URL without the placeholders that it needs."""
+    if search.url is not None and "{query}" not in search.url:
+        raise KeyProblem(("search", "url"), "must contain {query}, the placeholder for the search words")
+    if search.api_key is not None and "{key}" not in (search.url or ""):
+        problem = "search.url has no {key} placeholder; add it, or pass the key in search.headers"
+        raise KeyProblem(("search", "api_key"), problem)
 
 
 def _check_browser(section: BrowserSection) -> None:

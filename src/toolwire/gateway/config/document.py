@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from toolwire.codec.env_references import ENV_PREFIX, variable_name
 from toolwire.gateway.config.errors import ConfigError, KeyProblem
 from toolwire.gateway.config.positions import MAX_DEPTH, KeyPath, KeyPositions, Position
 
-ENV_PREFIX = "env:"
 _MERGED_TABLES = frozenset(
     {
         (),
@@ -24,6 +24,9 @@ _JOINED_ARRAYS = frozenset(
     {("routes",), ("policy", "allow"), ("policy", "ask"), ("policy", "deny"), ("tools", "hidden")}
 )
 """Arrays to which a file adds. It can't remove what the user's own file denies or hides."""
+
+_OPTIONAL_TABLES = frozenset({"providers", "mcp", "search"})
+"""Sections that commands can do without: a variable missing there must not stop all of them."""
 
 _SYNTAX_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
@@ -135,18 +138,22 @@ class Document:
 
 
 def resolve_environment(value: Any, environment: Mapping[str, str], path: KeyPath = ()) -> Any:
-    """Return the value with each `env:NAME` in it replaced by that environment variable."""
+    """Return the value with each `env:NAME` in it replaced by that environment variable.
+
+    Of providers, MCP servers and the search service, a reference to a variable that is not set is left: only what
+    needs it fails. Elsewhere, raise `KeyProblem`.
+    """
     if isinstance(value, dict):
         return {key: resolve_environment(inner, environment, (*path, key)) for key, inner in value.items()}
     if isinstance(value, list):
         return [resolve_environment(inner, environment, (*path, index)) for index, inner in enumerate(value)]
     if (name := variable_name(value)) is None:
         return value
-    if variable := environment.get(name):
+    variable = environment.get(name)
+    if variable and variable.startswith(ENV_PREFIX):
+        raise KeyProblem(path, f"environment variable {name} refers to another variable")
+    if variable:
         return variable
+    if path[0] in _OPTIONAL_TABLES:
+        return value
     raise KeyProblem(path, f"environment variable {name} is not set")
-
-
-def variable_name(value: Any) -> str | None:
-    """Return the name of the environment variable that a value refers to, or None."""
-    return value.removeprefix(ENV_PREFIX) if isinstance(value, str) and value.startswith(ENV_PREFIX) else None

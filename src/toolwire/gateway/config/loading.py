@@ -71,12 +71,18 @@ def load_config(
 ) -> LoadedConfig:
     """Read and merge the configuration files; raise `ConfigError` if one is invalid or needs trust."""
     files = tuple(file for file in find_files(named, environment, project) if file.kind == "named" or file.exists)
-    document = Document([_read_source(file, environment) for file in files])
+    sources = list[tuple[SourceText, dict[str, object]]]()
+    for file in files:
+        user_tree = sources[0][1] if sources else {}
+        sources.append(_read_source(file, user_tree, environment))
+    document = Document(sources)
     config = build_config(document, environment)
     return LoadedConfig(config, files, key_variables(document.tree))
 
 
-def _read_source(file: ConfigFile, environment: Mapping[str, str]) -> tuple[SourceText, dict[str, object]]:
+def _read_source(
+    file: ConfigFile, user_tree: Mapping[str, object], environment: Mapping[str, str]
+) -> tuple[SourceText, dict[str, object]]:
     """Read a file once, so that the text that is checked is the text that is used."""
     try:
         source = SourceText(str(file.path), read_text(file.path, regular=file.kind != "named"))
@@ -86,5 +92,5 @@ def _read_source(file: ConfigFile, environment: Mapping[str, str]) -> tuple[Sour
         raise
     tree = source.parse()
     if file.kind == "project":
-        require_trust(file.path, source.text, tree, TrustRecords(state_directory(environment)))
+        require_trust(file.path, source.text, tree, user_tree, TrustRecords(state_directory(environment)))
     return source, tree

@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from toolwire.codec.env_references import variable_name
 from toolwire.codec.sensitive_data import find_credentials
-from toolwire.gateway.config.document import Document, SourceText, variable_name
+from toolwire.gateway.config.document import Document, SourceText
 from toolwire.gateway.config.errors import format_key
 from toolwire.gateway.config.loading import ConfigFile, find_files
 from toolwire.gateway.config.paths import state_directory
@@ -65,18 +66,24 @@ def inspect_config(named: Path | None = None, environment: Mapping[str, str] = o
         if file.exists or file.kind == "named":
             source = SourceText(name, read_text(file.path, regular=file.kind != "named"))
             sources.append((source, source.parse()))
-            state = _trust_state(file, *sources[-1], environment)
+            state = _trust_state(file, *sources[-1], sources[0][1], environment)
         states.append(FileState(file.kind, name, state))
         kinds[name] = file.kind
     document = Document(sources)
     return Overview(states, list(_settings(document, kinds, environment)))
 
 
-def _trust_state(file: ConfigFile, source: SourceText, tree: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+def _trust_state(
+    file: ConfigFile,
+    source: SourceText,
+    tree: Mapping[str, Any],
+    lower_tree: Mapping[str, Any],
+    environment: Mapping[str, str],
+) -> str:
     """Return whether a file is used and trusted, in words."""
     if file.kind != "project":
         return "used"
-    if not sensitive_keys(tree):
+    if not sensitive_keys(tree, {} if lower_tree is tree else lower_tree):
         return "used, needs no trust"
     return _TRUST_STATES[TrustRecords(state_directory(environment)).state(file.path, source.text)]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from toolwire.codec.env_references import describe_unset, variable_name
 from toolwire.codec.hosts.custom import HostTables
 from toolwire.gateway.config.checks import locate_provider
 from toolwire.gateway.config.sections import Config, ProviderSection
@@ -20,14 +21,33 @@ def build_providers(config: Config) -> dict[str, Provider]:
     return {name: _build_provider(name, section, config.hosts) for name, section in config.providers.items()}
 
 
+_UNKNOWN_URL = "http://base-url-not-set.invalid"
+"""The base URL of a provider whose own one is in a variable that is not set."""
+
+
 def _build_provider(name: str, section: ProviderSection, hosts: Mapping[str, dict[str, Any]]) -> Provider:
-    """Build the provider that a section configures."""
-    host, base_url = locate_provider(section, HostTables(hosts))
-    return Provider(name=name, **msgspec.structs.asdict(section) | {"host": host, "base_url": base_url})
+    """Build the provider that a section configures, without the settings whose variables are not set."""
+    settings = msgspec.structs.asdict(section)
+    if (reason := describe_unset(settings)) is None:
+        host, base_url = locate_provider(section, HostTables(hosts))
+        return Provider(name=name, **settings | {"host": host, "base_url": base_url})
+    return Provider(
+        name=name,
+        protocol=section.protocol,
+        base_url=_UNKNOWN_URL if variable_name(section.base_url) or not section.base_url else section.base_url,
+        models=section.models,
+        default_model=section.default_model,
+        unavailable_reason=reason,
+    )
 
 
 def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
     """Yield every configured key, token and credential, for redaction."""
+    return (secret for secret in _configured_secrets(config, providers) if variable_name(secret) is None)
+
+
+def _configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
+    """Yield every value that may be a secret, or a reference to one that is not set."""
     yield from (*config.server.keys, *config.server.seal_keys)
     yield from (config.search.api_key or "", *config.search.headers.values())
     for server in config.mcp.servers.values():

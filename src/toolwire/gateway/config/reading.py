@@ -11,9 +11,10 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
+from toolwire.codec.env_references import variable_name
 from toolwire.gateway.config.aliases import with_resolved_aliases
 from toolwire.gateway.config.checks import check_config
-from toolwire.gateway.config.document import Document, SourceText, resolve_environment, variable_name
+from toolwire.gateway.config.document import Document, SourceText, resolve_environment
 from toolwire.gateway.config.errors import ConfigError, KeyProblem
 from toolwire.gateway.config.sections import Config
 from toolwire.gateway.config.type_checks import find_problems

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from toolwire.gateway.config.document import variable_name
+from toolwire.codec.env_references import variable_name
 from toolwire.gateway.config.errors import ConfigError, format_key, format_table
 from toolwire.gateway.config.positions import KeyPath
 
@@ -28,7 +28,11 @@ _HARMLESS = frozenset(
         *(("browser", name) for name in ("width", "height", "scale", "headless")),
     }
 )
-"""Keys that need no trust. All others may choose who receives keys and prompts, run programs, or grant access."""
+"""Keys that need no trust. All others may choose who receives keys and prompts, run programs, or grant access.
+
+Of `default_model` and `aliases`, those that replace nothing of the user's need none either: they lead only to the
+user's own providers.
+"""
 
 _MAX_NAMED_KEYS = 5
 _MAX_NAME = 60
@@ -84,9 +88,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def require_trust(path: Path, text: str, tree: Mapping[str, Any], records: TrustRecords) -> None:
-    """Raise `ConfigError` for a file that needs trust and has none."""
-    keys = sensitive_keys(tree)
+def require_trust(
+    path: Path, text: str, tree: Mapping[str, Any], user_tree: Mapping[str, Any], records: TrustRecords
+) -> None:
+    """Raise `ConfigError` for a file that needs trust and has none; `user_tree` is the user's own file."""
+    keys = sensitive_keys(tree, user_tree)
     if not keys or (state := records.state(path, text)) == "trusted":
         return
     problem = "changed since you trusted it" if state == "changed" else "is not trusted"
@@ -96,9 +102,25 @@ def require_trust(path: Path, text: str, tree: Mapping[str, Any], records: Trust
     )
 
 
-def sensitive_keys(tree: Mapping[str, Any]) -> list[KeyPath]:
-    """Return the keys and tables of a file for which it needs trust."""
-    return list(_sensitive_keys(tree, ()))
+def sensitive_keys(tree: Mapping[str, Any], user_tree: Mapping[str, Any]) -> list[KeyPath]:
+    """Return the keys and tables of a file for which it needs trust; `user_tree` is the user's own file."""
+    return [key for key in _sensitive_keys(tree, ()) if not _only_names_models(key, tree, user_tree)]
+
+
+def _only_names_models(path: KeyPath, tree: Mapping[str, Any], user_tree: Mapping[str, Any]) -> bool:
+    """Return whether a key is a default model or an alias that replaces nothing of the user's.
+
+    An alias with a slash could replace a model of a provider.
+    """
+    match path:
+        case ("default_model",):
+            return "default_model" not in user_tree and variable_name(tree["default_model"]) is None
+        case ("aliases", str() as alias):
+            known, model = user_tree.get("aliases"), tree["aliases"][alias]
+            is_new = "/" not in alias and not (isinstance(known, dict) and alias in known)
+            return is_new and isinstance(model, str) and variable_name(model) is None
+        case _:
+            return False
 
 
 def _sensitive_keys(tree: Mapping[str, Any], path: KeyPath) -> Iterator[KeyPath]:

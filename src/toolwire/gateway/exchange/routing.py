@@ -28,6 +28,10 @@ LIMIT_MODEL_NAME = 512
 """Maximum length of a model name, in characters."""
 
 
+_MOST_CHOICES = 10
+"""Names of routes and aliases that an error lists."""
+
+
 class Backend(Struct, frozen=True):
     """A provider and the model's name there, with the settings of its entry in the route."""
 
@@ -174,7 +178,11 @@ class Router:
 
     def _describe_choices(self) -> str:
         """Return a list of the valid forms of model names, for an error message."""
-        return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start the gateway with --model"
+        routes = (section.match for section in self.routes if not is_pattern(section.match))
+        names = list(dict.fromkeys([*routes, *self.aliases]))
+        shown = names[:_MOST_CHOICES] + (["..."] if len(names) > _MOST_CHOICES else [])
+        providers = [f"{provider}/MODEL" for provider in self.providers]
+        return ", ".join([*shown, *providers]) + ", or start the gateway with --model"
 
 
 class FixedRouter(Router):

@@ -27,6 +27,7 @@ from toolwire.gateway.errors import (
     provider_error,
     read_retry_after,
     transport_rejection,
+    unavailable_error,
 )
 from toolwire.gateway.exchange.call_checks import CallChecker
 from toolwire.gateway.exchange.routing import Backend
@@ -138,6 +139,8 @@ class UpstreamSender:
         """Send one request, retrying while the provider does not process it."""
         backend, retries = upstream_request.backend, 0
         provider = backend.provider
+        if provider.unavailable_reason is not None:
+            raise RequestRejected(unavailable_error(provider, provider.unavailable_reason))
         path, headers, body = await self.address(upstream_request, body)
         origin, head = self._request_head(provider, upstream_request.codec, path, headers)
         while True:

@@ -34,6 +34,8 @@ async def probe_host(
     provider: Provider, model: str, transport: Transport, timeout: float, report: Callable[[str, bool], None]
 ) -> ProbeResult:
     """Send all probes, one after the other; `report` receives each result. Raises `ProbeFailed`."""
+    if provider.unavailable_reason is not None:
+        raise ProbeFailed(f"{provider.name}: {provider.unavailable_reason}")
     probes = PROBE_SETS[provider.protocol]
     request = {"model": model, **probes.request}
     accepted: dict[str, bool] = {}

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from toolwire.gateway.config import Config, ConfigError, LimitsSection, SimulatorSection, build_providers
 from toolwire.upstream.provider import Provider
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
 
 
-SIMULATOR_NOTE = "no provider is configured: using the built-in simulator"
+SIMULATOR_NOTE = "no provider is configured: using the built-in simulator, which answers to any model name"
 
 _KNOWN_PROVIDERS = (
     # variable, name, protocol, base URL, model patterns, default model
@@ -153,13 +153,22 @@ def _describe_listen_error(host: str, port: int, error: OSError | UnicodeError) 
 
 def is_gateway_at(host: str, port: int) -> bool:
     """Return whether a toolwire gateway, and not another server, answers at this address."""
+    return find_listener(host, port) == "gateway"
+
+
+def find_listener(host: str, port: int) -> Literal["gateway", "other", "none"]:
+    """Return whether a toolwire gateway listens at this address, another program, or none."""
     any_address = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - nothing is bound here
     connection = http.client.HTTPConnection(any_address.get(host, host), port, timeout=2)
     try:
+        connection.connect()
+    except OSError:
+        return "none"
+    try:
         connection.request("GET", "/healthz")
-        return connection.getresponse().getheader("toolwire-exchange") is not None
+        return "other" if connection.getresponse().getheader("toolwire-exchange") is None else "gateway"
     except (OSError, http.client.HTTPException):
-        return False
+        return "other"
     finally:
         connection.close()
 

@@ -16,7 +16,9 @@ _DEFAULT_HOST = "127.0.0.1:11434"
 
 async def find_unreachable(providers: Mapping[str, Provider]) -> dict[str, str]:
     """Return the Ollama servers that can't be connected to, each with a note for the user."""
-    servers = [provider for provider in providers.values() if provider.protocol == "ollama"]
+    servers = [
+        provider for provider in providers.values() if provider.protocol == "ollama" and not provider.unavailable_reason
+    ]
     reasons = await asyncio.gather(*map(_connection_error, servers))
     return {
         provider.name: f"{provider.name}: no Ollama answers at {provider.base_url} ({reason}); "

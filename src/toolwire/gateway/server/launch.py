@@ -212,6 +212,8 @@ def startup_message(gateway: Gateway) -> str:
 
 def _describe_provider(provider: Provider) -> str:
     """Return one line about a provider, for the start-up message."""
+    if provider.unavailable_reason is not None:
+        return f"{provider.name}/MODEL can't be used: {provider.unavailable_reason}"
     default = f", default {provider.default_model}" if provider.default_model else ""
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 

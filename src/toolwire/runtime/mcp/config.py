@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from toolwire.canonical.errors import ToolwireError
+from toolwire.codec.env_references import ENV_PREFIX, describe_unset
 from toolwire.codec.toml_text import toml_key, toml_value
 
 IMPLEMENTATION_NAME = "toolwire"
@@ -73,6 +74,11 @@ class McpServerConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     without: tuple[str, ...] = ()
     """Globs of tools to leave out."""
 
+    @property
+    def unavailable_reason(self) -> str | None:
+        """Return why the server can't be used: a variable that its settings refer to is not set."""
+        return describe_unset(msgspec.to_builtins(self))
+
     def offers_tool(self, tool: str) -> bool:
         """Return True unless the configuration leaves out this tool of the server."""
         return any(fnmatchcase(tool, pattern) for pattern in self.tools) and not any(
@@ -95,6 +101,8 @@ def check_servers(section: McpSection) -> None:
             raise McpConfigError(problem, path)
         if (server.command is None) == (server.url is None):
             raise McpConfigError("set either command or url", path)
+        if server.unavailable_reason is not None:
+            continue
         if server.url is not None:
             _check_url(server.url, (*path, "url"))
         for header, value in server.headers.items():
@@ -189,7 +197,7 @@ def _rewrite_variables(value: Any) -> Any:
     if isinstance(value, list):
         return [_rewrite_variables(item) for item in value]
     if isinstance(value, str) and (match := _VARIABLE.fullmatch(value)) is not None:
-        return f"env:{match[1]}"
+        return f"{ENV_PREFIX}{match[1]}"
     return value
 
 

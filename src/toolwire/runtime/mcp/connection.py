@@ -218,6 +218,8 @@ class ServerConnection:
         self, stderr_tail: StderrTail, session: _SessionState
     ) -> AsyncGenerator[TransportStreams]:
         """Start the server's program, or connect to its URL with OAuth."""
+        if (reason := self._config.unavailable_reason) is not None:
+            raise ServerUnavailable(reason)
         if self._config.command is not None:
             async with open_process(self._config, stderr_tail, self._closed) as streams:
                 yield streams

@@ -63,6 +63,8 @@ class ModelLists:
 
     async def fetch(self, provider: Provider) -> ProviderModels:
         """Return the list of a provider, from the cache if possible. Concurrent calls share one request."""
+        if provider.unavailable_reason is not None:
+            return ProviderModels(error=provider.unavailable_reason)
         if provider.address is not None:
             return ProviderModels(error=f"{provider.profile(None).title} has no list of models here")
         address = list_request(provider)
