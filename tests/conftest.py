@@ -30,8 +30,9 @@ _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
 _AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
 
-# The configuration of the person who runs the tests.
+# Not the configuration and the files of the person who runs the tests.
 os.environ["XDG_CONFIG_HOME"] = f"{_FOLDER.name}/config"
+os.environ["XDG_STATE_HOME"] = f"{_FOLDER.name}/state"
 for variable in ("TOOLWIRE_CONFIG", "TOOLWIRE_MODEL"):
     os.environ.pop(variable, None)
 
