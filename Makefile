@@ -50,7 +50,7 @@ test-browser: $(READY) ## run the browser tests on real pages (needs an installe
 test-comply: $(READY) $(CACHE)/comply/.ready ## run the third-party compliance suite and write docs/reference/compliance.md
 	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
 
-test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks through the gateway (needs Node)
+test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks through the gateway and in process (needs Node)
 	$(BIN)/python -m tests.frameworks $(CACHE)/frameworks
 
 test-mcp: $(READY) ## run the official MCP conformance suite and third-party servers (needs npm)
@@ -129,7 +129,7 @@ $(CACHE)/comply/.ready: tests/compliance/requirements.txt
 
 $(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/package.json
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< --editable '.[web]'
 	cp tests/frameworks/package.json $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
 	@touch $@

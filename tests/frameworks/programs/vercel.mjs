@@ -1,5 +1,6 @@
 // The Vercel AI SDK: generateText and streamText, with the provider package of each protocol.
-import { readFileSync } from "node:fs";
+// Reads tasks as JSON lines from stdin, and writes a line of JSON for each.
+import { createInterface } from "node:readline";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createGoogleGenerativeAI } from "@ai-sdk/google";
 import { createOpenAI } from "@ai-sdk/openai";
@@ -7,47 +8,58 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
-const task = JSON.parse(readFileSync(0, "utf8"));
-const calls = [];
 const apiKey = "a-key";
-const v1 = `${task.base_url}/v1`;
 const models = {
-  anthropic: () => createAnthropic({ baseURL: v1, apiKey })(task.model),
-  "openai-responses": () => createOpenAI({ baseURL: v1, apiKey }).responses(task.model),
-  "openai-chat": () => createOpenAICompatible({ name: "gateway", baseURL: v1, apiKey })(task.model),
+  anthropic: (root, name) => createAnthropic({ baseURL: `${root}/v1`, apiKey })(name),
+  "openai-responses": (root, name) => createOpenAI({ baseURL: `${root}/v1`, apiKey }).responses(name),
+  "openai-chat": (root, name) => createOpenAICompatible({ name: "gateway", baseURL: `${root}/v1`, apiKey })(name),
   // The provider treats a name with a slash as a path.
-  gemini: () => createGoogleGenerativeAI({ baseURL: `${task.base_url}/v1beta`, apiKey })(`models/${task.model}`),
+  gemini: (root, name) => createGoogleGenerativeAI({ baseURL: `${root}/v1beta`, apiKey })(`models/${name}`),
 };
-const tools = {
-  get_weather: tool({
-    description: "The weather in a city.",
-    inputSchema: z.object({ city: z.string() }),
-    execute: async ({ city }) => {
-      calls.push(["get_weather", city]);
-      return task.weather[city];
-    },
-  }),
-  save_note: tool({
-    description: "Save a note.",
-    inputSchema: z.object({ text: z.string(), number: z.number().int() }),
-    execute: async ({ text, number }) => {
-      calls.push(["save_note", text, number]);
-      return task.note_result;
-    },
-  }),
-};
-const options = {
-  model: models[task.protocol](),
-  tools,
-  prompt: task.task,
-  stopWhen: stepCountIs(6),
-  maxRetries: 0,
-};
-let text;
-if (task.stream) {
-  const result = streamText({ ...options, onError: ({ error }) => { throw error; } });
-  text = await result.text;
-} else {
-  ({ text } = await generateText(options));
+
+async function perform(task) {
+  const calls = [];
+  const tools = {
+    get_weather: tool({
+      description: "The weather in a city.",
+      inputSchema: z.object({ city: z.string() }),
+      execute: async ({ city }) => {
+        calls.push(["get_weather", city]);
+        return task.weather[city];
+      },
+    }),
+    save_note: tool({
+      description: "Save a note.",
+      inputSchema: z.object({ text: z.string(), number: z.number().int() }),
+      execute: async ({ text, number }) => {
+        calls.push(["save_note", text, number]);
+        return task.note_result;
+      },
+    }),
+  };
+  const options = {
+    model: models[task.protocol](task.base_url, task.model),
+    tools,
+    prompt: task.task,
+    stopWhen: stepCountIs(6),
+    maxRetries: 0,
+  };
+  if (task.variant === "buffered") {
+    return { calls, text: (await generateText(options)).text };
+  }
+  let failure;
+  const result = streamText({ ...options, onError: ({ error }) => { failure = error; } });
+  const text = await result.text;
+  if (failure) throw failure;
+  return { calls, text };
 }
-process.stdout.write(`\n${JSON.stringify({ calls, text })}\n`);
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let outcome;
+  try {
+    outcome = await perform(JSON.parse(line));
+  } catch (error) {
+    outcome = { error: String(error?.stack ?? error).slice(-2000) };
+  }
+  process.stdout.write(`result: ${JSON.stringify(outcome)}\n`);
+}
