@@ -60,6 +60,7 @@ NAMES = [
     "format_tool_results",
     "format_tools",
     "http_client",
+    "mcp",
     "model_info",
     "parse_tool_calls",
     "tool",

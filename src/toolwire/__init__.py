@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolwire.canonical.response import Response, Usage
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
+    from toolwire.mcp_servers import mcp
     from toolwire.runtime.calls.approval import ApprovalRequest
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.policy import Policy
@@ -100,6 +101,7 @@ __all__ = [
     "format_tool_results",
     "format_tools",
     "http_client",
+    "mcp",
     "model_info",
     "parse_tool_calls",
     "tool",
@@ -159,6 +161,7 @@ _MODULES = {
     "format_tool_results": "tool_cycle",
     "format_tools": "tool_cycle",
     "http_client": "gateway.http_client",
+    "mcp": "mcp_servers",
     "model_info": "upstream.models.lookup",
     "parse_tool_calls": "tool_cycle",
     "tool": "runtime.function_tool",

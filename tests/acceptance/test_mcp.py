@@ -151,9 +151,9 @@ def test_ca_6_an_aborted_call_is_cancelled_and_released(version: str, tmp_path: 
                 call.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await call
-            assert toolset._active_contexts == []
-            client = await toolset._connection.client()
-            assert client.session._dispatcher._pending == {}  # type: ignore[attr-defined]
+            assert toolset._requests._active == []
+            session = await toolset._connection.session()
+            assert session.dispatcher._pending == {}
             assert text_of_output(await call_tool(toolset, "echo")) == "{}"
 
     asyncio.run(scenario())

@@ -13,13 +13,17 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
+from tests.support.deadlines import DEADLINE
 from tests.support.mcp.scripted_server import tool_definition
 from tests.support.mcp.toolsets import (
     MCP_VERSIONS,
     SCRIPTED_SERVER,
     RecordingApprover,
+    call_context,
     call_tool,
+    find_tool,
     open_toolset,
     text_of_output,
 )
@@ -237,3 +241,74 @@ def test_help_does_not_import_the_sdk() -> None:
     script = "import sys, toolwire.cli, toolwire.gateway.config; sys.exit('mcp' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
+
+
+MODULE = '''
+import toolwire as tw
+from mytools import imported
+
+print("loading")
+
+
+@tw.tool(read_only=True)
+def shout(text: str, context: tw.ToolContext) -> str:
+    """Write a text in capital letters."""
+    print("running")
+    context.report_log("warning", f"log of {text}")
+    return text.upper()
+
+
+def plain() -> str:
+    return "not a tool"
+
+
+@tw.tool
+def _private() -> str:
+    return "not served"
+
+
+helper = tw.Agent(name="helper", description="A helper.")
+'''
+
+
+def test_serve_offers_the_tools_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "mytools.py").write_text("import toolwire\n\n@toolwire.tool\ndef imported() -> int:\n    return 7\n")
+    logged: list[tuple[str, str]] = []
+
+    async def work() -> None:
+        command = "from toolwire.cli import main; main()"
+        arguments = ("mcp", "serve", "--servers-only", "--allow", "*", "--module", str(tmp_path / "tools.py"))
+        settings = McpServerConfig(
+            command=sys.executable,
+            args=("-c", command, *arguments),
+            env={"XDG_STATE_HOME": str(tmp_path)},
+            cwd=str(tmp_path),
+            timeout=DEADLINE,
+            connect_timeout=DEADLINE,
+        )
+        async with open_toolset(settings, "mine") as toolset:
+            names = [tool.name for tool in await toolset.tools()]
+            assert names == ["mine__imported", "mine__shout", "mine__helper"]
+            context = replace(call_context(), report_log=lambda level, text: logged.append((level, text)))
+            output = await (await find_tool(toolset, "shout")).run({"text": "hi"}, context)
+            assert text_of_output(output) == "HI"
+
+    asyncio.run(work())
+    assert logged == [("warning", "log of hi")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = 1", "no tools: mark functions with @toolwire.tool"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f(:", "SyntaxError: "),
+    ],
+)
+def test_serve_explains_what_is_wrong_with_a_module(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text, encoding="utf-8")
+    result = run("serve", "--module", str(path), "--config", str(write_config(tmp_path)))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {path}: {problem}")

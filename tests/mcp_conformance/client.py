@@ -39,7 +39,11 @@ async def browse(url: str) -> None:
 
 
 def settings(url: str, context: Mapping[str, Any]) -> McpServerConfig:
+    is_machine = context.get("name", "").startswith("auth/client-credentials-")
     oauth = OAuthConfig(
+        grant="client_credentials" if is_machine else "authorization_code",
+        private_key=context.get("private_key_pem"),
+        algorithm=context.get("signing_algorithm", "RS256"),
         client_id=context.get("client_id"),
         client_secret=context.get("client_secret"),
         client_metadata_url=None if "client_id" in context else METADATA,

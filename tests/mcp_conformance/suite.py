@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ VERSIONS = ("2025-11-25", "2026-07-28")
 ROOT = Path(__file__).parents[2]
 _TIMEOUT = 300
 _LINE = re.compile(r"^(?P<sign>[✓✗]) (?P<name>\S+): (?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE)
+_ADDRESS = re.compile(r"http://\S+/mcp")
 _NOT_SCORED = re.compile(r"^  [✓✗] (?P<name>\S+) \((?P<why>[^)]+)\)", re.MULTILINE)
 
 
@@ -53,7 +53,7 @@ def as_client(cache: Path, path: str, version: str, folder: Path) -> Outcome:
 
 
 def as_server(cache: Path, path: str, version: str, folder: Path) -> Outcome:
-    with _serving() as url:
+    with _serving(folder) as url:
         return _run(cache, path, version, ["server", "--url", url, "--requirements", version], folder)
 
 
@@ -81,19 +81,20 @@ def _environment(path: str) -> dict[str, str]:
 
 
 @contextmanager
-def _serving() -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "tests.mcp_conformance.server", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, env=_environment(os.environ["PATH"]))
+def _serving(folder: Path) -> Iterator[str]:
+    """Run `toolwire mcp serve` with the suite's tools."""
+    program = ["-c", "from toolwire.cli import main; main()", "mcp", "serve", "--http", "127.0.0.1:0"]
+    tools = ["--servers-only", "--allow", "*", "--module", str(Path(__file__).with_name("fixture_tools.py"))]
+    environment = {**_environment(os.environ["PATH"]), "XDG_STATE_HOME": str(folder / "state")}
+    log_path = folder / "server.txt"
+    with log_path.open("w") as log:
+        process = subprocess.Popen([sys.executable, *program, *tools], cwd=folder, env=environment, stderr=log)
     try:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
+        while (match := _ADDRESS.search(log_path.read_text())) is None:
+            if process.poll() is not None:
+                raise SystemExit(log_path.read_text())
+            time.sleep(0.05)
+        yield match[0]
     finally:
         process.terminate()
         process.wait()

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlsplit
@@ -166,6 +167,7 @@ def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
     if not config.mcp.servers:
         return [*browser, *tools]
     with require_extra("mcp", "MCP"):
+        from toolwire.gateway.in_process import open_model
         from toolwire.runtime.mcp.toolset import build_toolsets
 
         reserved_names = [tool.name for tool in tools]
@@ -173,7 +175,10 @@ def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
             *browser,
             *tools,
             *build_toolsets(
-                config.mcp.servers, reserved=reserved_names, token_folder=state_directory(os.environ) / "mcp"
+                config.mcp.servers,
+                reserved=reserved_names,
+                token_folder=state_directory(os.environ) / "mcp",
+                open_model=partial(open_model, config=config),
             ),
         ]
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.mcp.server import ToolServer
     from toolwire.runtime.mcp.tool_runner import ToolRunner
     from toolwire.runtime.mcp.toolset import McpToolset
-    from toolwire.runtime.tool import Tool, ToolOutput
+    from toolwire.runtime.tool import Tool, ToolOutput, ToolSource
 
 _MAX_DESCRIPTION = 100
 
@@ -200,6 +201,14 @@ def _print_output(output: "ToolOutput") -> None:
     help="Folder the built-in tools work in. Default: this one.",
 )
 @click.option("--servers-only", is_flag=True, help="Do not serve the built-in tools.")
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Also serve the tools of this Python file: its @tool functions, agents and toolsets.",
+)
 @_rule_options
 def serve(
     config_path: Path | None,
@@ -207,19 +216,21 @@ def serve(
     workspace: Path,
     *,
     servers_only: bool,
+    modules: tuple[Path, ...],
     allow: tuple[str, ...],
     ask: tuple[str, ...],
     deny: tuple[str, ...],
 ) -> None:
     """Run an MCP server.
 
-    It serves the built-in tools and those of all configured servers, under the given rules. Approvals are requested
-    from the client by elicitation, and denied if the client does not support it.
+    It serves the built-in tools, those of all configured servers, and those of the Python files, under the given rules.
+    Approvals are requested from the client by elicitation, and denied if the client does not support it.
 
     \b
     Examples:
       toolwire mcp serve --allow read_file
       toolwire mcp serve --http 127.0.0.1:4100 --servers-only
+      toolwire mcp serve --module tools.py --servers-only --allow '*'
     """
     with report_bad_input(), require_extra("mcp", "MCP"):
         from toolwire.gateway.config import load_config
@@ -229,22 +240,28 @@ def serve(
         config = loaded.config
         rules = config.policy
         policy = Policy(allow=(*rules.allow, *allow), ask=(*rules.ask, *ask), deny=(*rules.deny, *deny))
-        host, port = _parse_address(http) if http is not None else ("", 0)
+        address = None if http is None else _checked_address(http, config)
         from toolwire.cli.agent_options import built_in_tools
+        from toolwire.cli.tool_modules import load_tools
 
         tools = [] if servers_only else built_in_tools(workspace, config, [file.path for file in loaded.files])
-        asyncio.run(_run_server(config, policy, tools, (host, port) if http is not None else None))
+        sources = [*tools, *(source for path in modules for source in load_tools(path))]
+        asyncio.run(_run_server(config, policy, sources, address))
 
 
-async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", address: tuple[str, int] | None) -> None:
+async def _run_server(
+    config: "Config", policy: Any, sources: "list[ToolSource]", address: tuple[str, int] | None
+) -> None:
     """Serve the tools, over HTTP at `address` or else over stdio, until the client or the user ends it."""
     from toolwire.runtime.mcp.server import ToolServer, serve_stdio
     from toolwire.runtime.mcp.tool_runner import ToolRunner
+    from toolwire.runtime.tool import SupportsChangeNotice
     from toolwire.runtime.toolbox import Toolbox
 
-    toolsets = _build_toolsets(config, reserved_names=[tool.name for tool in tools])
-    await asyncio.gather(*(toolset.open() for toolset in toolsets))
-    toolbox = Toolbox([*tools, *toolsets])
+    static_toolbox = Toolbox(sources)
+    toolsets = _build_toolsets(config, reserved_names=static_toolbox.static_names)
+    toolbox = Toolbox([*sources, *toolsets])
+    await toolbox.open()
 
     async def list_tools() -> "list[Tool]":
         """Return all tools that are available now, and print the warnings of their servers."""
@@ -263,8 +280,9 @@ async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", addres
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    for toolset in toolsets:
-        toolset.on_change = notify_changed
+    for source in (*sources, *toolsets):
+        if isinstance(source, SupportsChangeNotice):
+            source.on_change = notify_changed
     try:
         with _record_calls(config, runner):
             await (serve_stdio(server) if address is None else _serve_http(server, config, *address))
@@ -306,12 +324,10 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
     import uvicorn
 
     from toolwire.gateway.providers.discovery import open_listener
-    from toolwire.gateway.server.auth import Authenticator, is_loopback
+    from toolwire.gateway.server.auth import Authenticator
     from toolwire.runtime.mcp.server import http_app
 
     server = config.server
-    if not server.keys and not is_loopback(host):
-        raise BadInput(f"{host} is reachable from other machines: set server.keys")
     authenticator = Authenticator(server.keys, server.hosts, server.origins)
 
     def refuse(headers: dict[bytes, bytes], query: bytes) -> int | None:
@@ -325,6 +341,16 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
     host_name = f"[{host}]" if ":" in host else host
     click.echo(f"http://{host_name}:{listener.getsockname()[1]}/mcp", err=True)
     await uvicorn.Server(uvicorn.Config(http_app(tool_server, refuse), log_level="warning")).serve(sockets=[listener])
+
+
+def _checked_address(text: str, config: "Config") -> tuple[str, int]:
+    """Parse `HOST:PORT`; raise `BadInput` if other machines could connect without a key."""
+    from toolwire.gateway.server.auth import is_loopback
+
+    host, port = _parse_address(text)
+    if not config.server.keys and not is_loopback(host):
+        raise BadInput(f"{host} is reachable from other machines: set server.keys")
+    return host, port
 
 
 def _parse_address(text: str) -> tuple[str, int]:
@@ -429,11 +455,18 @@ def _build_toolsets(
     config: "Config", reserved_names: list[str], server_name: str | None = None, browse: Any = None
 ) -> "list[McpToolset]":
     """Build the toolsets of the configured servers, or only of `server_name`."""
+    from toolwire.gateway.in_process import open_model
     from toolwire.runtime.mcp.toolset import build_toolsets
 
     servers: dict[str, McpServerConfig] = config.mcp.servers
     selected = {name: server for name, server in servers.items() if server_name in (None, name)}
-    return build_toolsets(selected, reserved=reserved_names, token_folder=_token_folder(), open_browser=browse)
+    return build_toolsets(
+        selected,
+        reserved=reserved_names,
+        token_folder=_token_folder(),
+        open_browser=browse,
+        open_model=partial(open_model, config=config),
+    )
 
 
 async def _with_toolsets(

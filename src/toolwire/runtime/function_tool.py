@@ -164,6 +164,11 @@ def tool(function: Any = None, **options: Any) -> Any:
     return decorate if function is None else decorate(function)
 
 
+def is_tool_function(value: object) -> bool:
+    """Return True for a function that `@tool` marks."""
+    return isinstance(getattr(value, _OPTIONS_ATTRIBUTE, None), ToolOptions)
+
+
 def as_tool(function: Callable[..., Any]) -> Tool:
     """Convert a function to a tool, with the options of `@tool` if it has any."""
     options = getattr(function, _OPTIONS_ATTRIBUTE, ToolOptions())

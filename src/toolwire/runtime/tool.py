@@ -15,6 +15,7 @@ from toolwire.canonical.content import Part, ScreenObservation
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 from toolwire.runtime.calls.approval import Approver
+from toolwire.runtime.model import Model
 from toolwire.runtime.run.budget import CallingRun
 
 Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
@@ -128,6 +129,10 @@ class ToolContext(Struct, Generic[DepsT], frozen=True, kw_only=True):
     """Tokens that the run may still use; None if it has no limit."""
     report_progress: Callable[[str], None] = lambda _: None
     """Emits a progress event for this call."""
+    report_log: Callable[[str, str], None] = lambda _level, _text: None
+    """Emits a log event for this call, with a level such as `info` or `warning`."""
+    model: Model | None = None
+    """The run's model."""
     call: ToolCaller | None = None
     """Calls another tool of the run, under the same policy."""
     calling_run: CallingRun | None = None
@@ -230,6 +235,14 @@ class SupportsWarnings(Protocol):
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call and clear them."""
         ...
+
+
+@runtime_checkable
+class SupportsChangeNotice(Protocol):
+    """A toolset that reports changes of its tools."""
+
+    on_change: Callable[[], None]
+    """Called when the tools have changed."""
 
 
 @runtime_checkable

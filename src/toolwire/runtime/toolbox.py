@@ -53,6 +53,11 @@ class Toolbox:
                 case _:
                     self._add(source.as_tool() if hasattr(source, "as_tool") else as_tool(source))
 
+    @property
+    def static_names(self) -> list[str]:
+        """Names of the tools that belong to no toolset."""
+        return list(self._static_tools)
+
     def _add(self, tool: Tool) -> None:
         """Add a tool; raise `DuplicateToolName` or `InvalidSchema` if it is unusable."""
         if tool.name in self._static_tools:

@@ -9,10 +9,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from mcp.shared.auth import OAuthToken
 
-from tests.support.deadlines import DEADLINE
+from tests.support.clock import Clock
+from tests.support.deadlines import DEADLINE, run_event_loop
 from tests.support.mcp.oauth_server import OAuthServer, serve_oauth
 from toolwire.runtime.mcp.config import McpServerConfig, OAuthConfig
 from toolwire.runtime.mcp.oauth import RedirectListener, SignInRequired, TokenFile, oauth_provider
@@ -171,5 +175,68 @@ def test_client_secret_goes_only_to_its_issuer() -> None:
             more = {"client_id": "by-hand", "client_secret": "s3cret-s3cret", "issuer": "https://another.example"}
             await used(given, None, browses=True, **more)
             assert given.secrets == []
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("authentication", ["basic", "post"])
+def test_client_credentials_sign_in_without_a_person(authentication: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serve_oauth() as given:
+            more = {"client_id": "nightly", "client_secret": "s3cret", "issuer": given.base}
+            toolset = await used(
+                given, tmp_path, browses=False, grant="client_credentials", authentication=authentication, **more
+            )
+            assert toolset.take_warnings() == []
+            assert (given.grants, given.registered) == (["client_credentials"], 0)
+            sent = given.secrets if authentication == "basic" else given.forms[-1]["client_secret"]
+            assert sent == (["nightly:s3cret"] if authentication == "basic" else ["s3cret"])
+
+    asyncio.run(work())
+
+
+def test_private_key_signs_the_client_assertion() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+    async def work() -> None:
+        async with serve_oauth() as given:
+            more = {"client_id": "nightly", "private_key": pem, "algorithm": "ES256", "issuer": given.base}
+            toolset = await used(given, None, browses=False, grant="client_credentials", **more)
+            assert toolset.take_warnings() == []
+            (assertion,) = given.forms[-1]["client_assertion"]
+            claims = jwt.decode(assertion, key.public_key(), algorithms=["ES256"], audience=given.base)
+            assert (claims["iss"], claims["sub"]) == ("nightly", "nightly")
+
+    asyncio.run(work())
+
+
+def test_client_credentials_go_only_to_their_issuer() -> None:
+    async def work() -> None:
+        async with serve_oauth() as given:
+            more = {"client_id": "nightly", "client_secret": "s3cret", "issuer": "https://another.example"}
+            toolset = await used(given, None, browses=False, grant="client_credentials", **more)
+            assert "another.example" in toolset.take_warnings()[0]
+            assert given.grants == []
+
+    asyncio.run(work())
+
+
+def test_slow_person_can_sign_in(clock: Clock) -> None:
+    """The time to sign in is not taken for an old server that ignores `server/discover`."""
+
+    async def work() -> None:
+        async with serve_oauth() as given:
+
+            async def follow_slowly(url: str) -> None:
+                clock.advance(200)
+                await run_event_loop()
+                await follow(url)
+
+            toolset = McpToolset("far", McpServerConfig(url=given.url), open_browser=follow_slowly)
+            await toolset.tools()
+            version = await toolset.protocol_version()
+            await toolset.close()
+            assert (toolset.take_warnings(), version) == ([], "2026-07-28")
 
     asyncio.run(work())

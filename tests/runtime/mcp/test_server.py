@@ -99,9 +99,9 @@ def test_invalid_call_is_a_tool_error_and_unknown_tool_a_protocol_error(version:
             failed = await call_tool(toolset, "fail")
             assert (failed.is_error, text_of_output(failed)) == (True, "it can't be done")
             await toolset.tools()
-            client = await toolset._connection.client()
+            session = await toolset._connection.session()
             with pytest.raises(Exception, match="Unknown tool: rm") as error:
-                await client.session.call_tool("rm", {})
+                await session.call_tool("rm", {})
             assert getattr(error.value, "code", None) == -32602
 
     asyncio.run(work())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import toolwire as tw
 from tests.support.clock import Clock
 from tests.support.deadlines import DEADLINE, wait_until_async
 from tests.support.mcp.scripted_server import PNG, tool_definition
@@ -26,7 +27,7 @@ from tests.support.mcp.toolsets import (
 )
 from toolwire.canonical.content import Data, Inline, Media, PlainText, Text
 from toolwire.runtime.calls.approval import NoApprover
-from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.mcp.config import McpServerConfig, SamplingConfig
 from toolwire.runtime.mcp.toolset import McpToolset, build_toolsets
 from toolwire.runtime.tool import Annotations, ToolError
 
@@ -330,7 +331,7 @@ def test_newer_server_receives_no_handshake(tmp_path: Path) -> None:
             meta: dict[str, Any] = one["params"]["_meta"]
             assert meta["io.modelcontextprotocol/protocolVersion"] == NEW_VERSION
             assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "toolwire"
-            assert set(meta["io.modelcontextprotocol/clientCapabilities"]) == {"elicitation"}
+            assert set(meta["io.modelcontextprotocol/clientCapabilities"]) == {"elicitation", "extensions"}
 
 
 @pytest.mark.parametrize(
@@ -480,3 +481,15 @@ def test_environment_secrets_do_not_reach_a_server(monkeypatch: pytest.MonkeyPat
         assert "PATH" in environment
 
     asyncio.run(work())
+
+
+def test_server_described_in_code_is_checked() -> None:
+    toolset = tw.mcp("math", command="python", args=["server.py"], sampling={"max_tokens": 5}, log_level="off")
+    assert toolset.name == "math"
+    assert toolset.config == McpServerConfig(
+        command="python", args=("server.py",), sampling=SamplingConfig(max_tokens=5), log_level="off"
+    )
+    with pytest.raises(tw.ToolwireError, match="set either command or url"):
+        tw.mcp("math")
+    with pytest.raises(tw.ToolwireError, match=r"Expected `int`, got `str` - at `\$.sampling.max_tokens`"):
+        tw.mcp("math", url="http://localhost", sampling={"max_tokens": "5"})

@@ -20,6 +20,7 @@ class OAuthServer(Struct):
     authorized: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
+    forms: list[dict[str, list[str]]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -37,7 +38,7 @@ class OAuthServer(Struct):
                 endpoints = {
                     f"{name}_endpoint": f"{self.base}/{name}" for name in ("authorization", "token", "registration")
                 }
-                auth_methods = ["none", "client_secret_basic"]
+                auth_methods = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
                 return (
                     200,
                     {"issuer": self.base, **endpoints, "token_endpoint_auth_methods_supported": auth_methods},
@@ -58,6 +59,7 @@ class OAuthServer(Struct):
 
     def token(self, headers: dict[str, str], form: dict[str, list[str]]) -> tuple[int, Any, dict[str, str]]:
         self.grants += form["grant_type"]
+        self.forms.append(form)
         if (basic := headers.get("authorization", "")).startswith("Basic "):
             self.secrets.append(base64.b64decode(basic[6:]).decode())
         self.expired = False

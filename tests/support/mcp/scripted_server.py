@@ -56,7 +56,18 @@ class ScriptedServer:
         method, params, id = message["method"], message.get("params", {}), message["id"]
         old = {"initialize": self.initialize}
         new = {"server/discover": self.discover}
-        shared_methods = {"tools/list": self.list, "tools/call": self.call}
+        shared_methods: dict[str, Any] = {
+            "tools/list": self.list,
+            "tools/call": self.call,
+            "resources/list": self.list_resources,
+            "resources/templates/list": self.list_templates,
+            "resources/read": self.read_resource,
+            "tasks/get": self.get_task,
+            "tasks/result": self.task_result,
+            "tasks/update": self.update_task,
+            "tasks/cancel": self.cancel_task,
+            "logging/setLevel": lambda id, params: {"result": {}},
+        }
         methods = shared_methods | (new if self.modern else old)
         if method not in methods:
             self.write({"id": id, "error": {"code": -32601, "message": "Method not found"}})
@@ -69,10 +80,14 @@ class ScriptedServer:
         return {"result": {"resultType": "complete", **value} if self.modern else value}
 
     def capabilities(self) -> dict[str, Any]:
-        return {"tools": {"listChanged": not self.modern}}
+        extra: dict[str, Any] = {name: {} for name in self.options.get("capabilities", ())}
+        tasks: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}} if self.modern else {}
+        return {"tools": {"listChanged": not self.modern}, **extra, **tasks}
 
     def initialize(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         info = {"name": "actor", "version": "1"}
+        for level, data in self.options.get("start_logs", ()):
+            self.write({"method": "notifications/message", "params": {"level": level, "logger": "db", "data": data}})
         return self.result({"protocolVersion": self.version, "capabilities": self.capabilities(), "serverInfo": info})
 
     def discover(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +123,85 @@ class ScriptedServer:
         self.write(
             {
                 "id": self.pending_requests.pop(message["id"]),
-                **self.result(text_content(json.dumps(message.get("result")))),
+                **self.result(text_content(json.dumps(message.get("result", message.get("error"))))),
             }
         )
+
+    # ---- resources
+
+    def list_resources(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        hints = {"ttlMs": 0, "cacheScope": "private"} if self.modern else {}
+        page = int(params.get("cursor") or 0)
+        resource = {"uri": f"note:///{page}", "name": f"note {page}\u200b", "mimeType": "text/plain", "size": 6}
+        cursor = {"nextCursor": str(page + 1)} if page < 2 or self.options.get("endless") else {}
+        return self.result({"resources": [resource], **cursor, **hints})
+
+    def list_templates(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        hints = {"ttlMs": 0, "cacheScope": "private"} if self.modern else {}
+        template = {"uriTemplate": "note:///{number}", "name": "any note"}
+        return self.result({"resourceTemplates": [template], **hints})
+
+    def read_resource(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        uri = params["uri"]
+        if not uri.startswith("note:///"):
+            return {"error": {"code": -32602 if self.modern else -32002, "message": "Resource not found"}}
+        if uri.endswith("locked") and "inputResponses" not in params:
+            form = {"message": "Password?", "requestedSchema": OBJECT_SCHEMA}
+            requests = {"key": {"method": "elicitation/create", "params": form}}
+            return {"result": {"resultType": "input_required", "inputRequests": requests}}
+        hints = {"ttlMs": 0, "cacheScope": "private"} if self.modern else {}
+        return self.result({"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"text of {uri}"}], **hints})
+
+    # ---- tasks
+
+    def task_state(self, **fields: Any) -> dict[str, Any]:
+        times = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
+        units = {"ttlMs": None, "pollIntervalMs": 1} if self.modern else {"ttl": None, "pollInterval": 1}
+        return {"taskId": "t-1", **times, **units, **fields}
+
+    def play_work(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """Return a task that works for two polls; `arguments` say how it goes on."""
+        if not self.modern and "task" not in params:
+            return {"error": {"code": -32601, "message": "Tool requires task augmentation"}}
+        self.task, self.polls, self.answer = params.get("arguments") or {}, 0, None
+        state = self.task_state(status="working", statusMessage="started")
+        return {"result": {"resultType": "task", **state} if self.modern else {"task": state}}
+
+    def get_task(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        self.polls += 1
+        ending = self.task.get("ending", "completed")
+        if self.polls < 3 or ending == "never":
+            state = self.task_state(status="working", statusMessage=f"poll {self.polls}")
+        elif ending == "question" and self.answer is None:
+            form = {"message": "Who?", "requestedSchema": OBJECT_SCHEMA}
+            requests = {"inputRequests": {"who": {"method": "elicitation/create", "params": form}}}
+            state = self.task_state(status="input_required", **(requests if self.modern else {}))
+        elif ending == "failed":
+            error = {"error": {"code": -32603, "message": "the task broke"}} if self.modern else {}
+            state = self.task_state(status="failed", statusMessage="the task broke", **error)
+        elif ending == "cancelled":
+            state = self.task_state(status="cancelled", statusMessage="stopped by the server")
+        else:
+            result = {"result": text_content(f"worked: {self.answer}")} if self.modern else {}
+            state = self.task_state(status="completed", **result)
+        return self.result(state)
+
+    def update_task(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        self.answer = params["inputResponses"]["who"]["action"]
+        return self.result({})
+
+    def cancel_task(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        return self.result(self.task_state(status="cancelled"))
+
+    def task_result(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+        if self.task.get("ending") == "failed":
+            return {"error": {"code": -32603, "message": "the task broke"}}
+        if self.task.get("ending") == "question":
+            self.pending_requests["task-question"] = id
+            form = {"message": "Who?", "requestedSchema": OBJECT_SCHEMA}
+            self.write({"id": "task-question", "method": "elicitation/create", "params": form})
+            return None
+        return self.result(text_content(f"worked: {self.answer}"))
 
     # ---- tools
 
@@ -175,10 +266,46 @@ class ScriptedServer:
     def play_ask_for_ever(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"resultType": "input_required", "requestState": "again"}}
 
-    def play_sample(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+    def ask_client(self, id: Any, params: dict[str, Any], method: str, request: dict[str, Any]) -> Any:
+        """Send a request to the client, and return its answer as the text of the result."""
+        if not self.modern:
+            key = f"request-{id}"
+            self.pending_requests[key] = id
+            self.write({"id": key, "method": method, "params": request})
+            return None
+        if "inputResponses" in params:
+            return text_content(json.dumps(params["inputResponses"]["it"]))
+        return {
+            "result": {
+                "resultType": "input_required",
+                "inputRequests": {"it": {"method": method, "params": request}},
+                "requestState": "asked",
+            }
+        }
+
+    def play_sample(self, id: Any, params: dict[str, Any]) -> Any:
         message = {"role": "user", "content": {"type": "text", "text": "say the secret"}}
-        requests = {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 9}}
-        return {"result": {"resultType": "input_required", "inputRequests": {"s": requests}}}
+        request = {"messages": [message], "maxTokens": 5000, "systemPrompt": "Be brief.", "temperature": 0.5}
+        return self.ask_client(id, params, "sampling/createMessage", request | params.get("arguments", {}))
+
+    def play_sample_often(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """Request sampling three times, in the older version."""
+        answers = []
+        for number in range(3):
+            message = {"role": "user", "content": {"type": "text", "text": f"request {number}"}}
+            request = {"messages": [message], "maxTokens": 9}
+            self.write({"id": f"s{number}", "method": "sampling/createMessage", "params": request})
+            answer = json.loads(sys.stdin.readline())
+            answers.append(answer.get("result", answer.get("error")))
+        return text_content(json.dumps(answers))
+
+    def play_roots(self, id: Any, params: dict[str, Any]) -> Any:
+        return self.ask_client(id, params, "roots/list", {})
+
+    def play_log(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
+        for level, data in params["arguments"]["messages"]:
+            self.write({"method": "notifications/message", "params": {"level": level, "logger": "db", "data": data}})
+        return text_content(json.dumps(params.get("_meta", {}).get("io.modelcontextprotocol/logLevel")))
 
     def play_environment(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         return text_content(json.dumps(dict(os.environ)))

@@ -18,6 +18,7 @@ import msgspec
 from toolwire.canonical.response import Usage
 from toolwire.runtime.run.events import (
     CallEnded,
+    CallLogged,
     CallProgressed,
     CallProposed,
     CallRecord,
@@ -63,6 +64,11 @@ _IN_DOUBT_TEXT = "in doubt: it may have taken effect; not run again"
 # The record of a call that was denied because no approver was available, and the text shown for it.
 _UNATTENDED_DENIAL = "no by nobody"
 _UNATTENDED_DENIAL_TEXT = "denied: no approver available"
+
+
+def _format_note(event: RunWarning | CallLogged) -> str:
+    """Format a warning, or a log message of a call with its level."""
+    return f"{'warning' if isinstance(event, RunWarning) else event.level}: {event.text}"
 
 
 class TextOutput:
@@ -116,8 +122,8 @@ class TextOutput:
                 if isinstance(event.inner, CallProposed):
                     call = format_call(event.inner.tool, event.inner.arguments, self._path_prefix)
                     self.on_call_progress(event.call_id, truncate_line(f"{event.agent}: {call}", self.width))
-            case RunWarning():
-                self.write_note(f"warning: {event.text}")
+            case RunWarning() | CallLogged():
+                self.write_note(_format_note(event))
             case RunEnded():
                 self.on_run_ended(event)
 

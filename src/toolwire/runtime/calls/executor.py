@@ -28,8 +28,9 @@ from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.outputs import as_output, bound_output, truncate_middle
 from toolwire.runtime.calls.validation import CallValidationError, check_output
+from toolwire.runtime.model import Model
 from toolwire.runtime.run.budget import Budget, CallingRun
-from toolwire.runtime.run.events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
+from toolwire.runtime.run.events import CallEnded, CallLogged, CallProgressed, CallRecord, CallStarted, RunEvent
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity
 from toolwire.runtime.run.step_log import StepLog
@@ -146,6 +147,7 @@ class Executor:
         deps: Any = None,
         budget: Budget | None = None,
         after_tool: AfterToolCallback | None = None,
+        model: Model | None = None,
         last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - immutable
     ) -> None:
         """Create an executor.
@@ -165,6 +167,7 @@ class Executor:
         self._deps = deps
         self._after_tool = after_tool
         self._budget = budget or Budget(RunLimits())
+        self._model = model
         self._last_response = last_response
         self._nested_usage: dict[str, Usage | None] = {}
 
@@ -284,6 +287,10 @@ class Executor:
             report_progress=lambda text: self._on_event(
                 CallProgressed(call_id=pending.id, text=self._redactor.redact_text(text))
             ),
+            report_log=lambda level, text: self._on_event(
+                CallLogged(call_id=pending.id, level=level, text=self._redactor.redact_text(text))
+            ),
+            model=self._model,
             call=partial(self._start_nested_call, pending),
             calling_run=CallingRun(
                 budget=self._budget, on_event=self._on_event, add_usage=partial(self.add_nested_usage, pending)

@@ -1,4 +1,4 @@
-"""Call a tool of an MCP server: send the call, answer its questions, and validate the result."""
+"""Call a tool of an MCP server: send the call, answer its questions, wait for its task, and validate the result."""
 
 import asyncio
 import itertools
@@ -7,13 +7,14 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import jsonschema_rs
 import mcp_types as types
-from mcp import Client, MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp import MCPError
 from pydantic import Discriminator, Tag, TypeAdapter
 
 from toolwire.runtime.calls.validation import is_too_costly, validation_cost
 from toolwire.runtime.mcp import content, limits
-from toolwire.runtime.mcp.elicitation import elicit
+from toolwire.runtime.mcp.server_requests import ActiveCall, ServerRequests
+from toolwire.runtime.mcp.session import Session
+from toolwire.runtime.mcp.tasks import TaskState, finish_task, start_legacy_task
 from toolwire.runtime.tool import Arguments, ToolContext, ToolError, ToolOutput
 
 
@@ -63,90 +64,93 @@ class OutputSchema:
         return output
 
 
-_CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
+_CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult | TaskState
 _LEGACY_RESULT: TypeAdapter[_CallResult] = TypeAdapter(types.CallToolResult)
 
 
 def _result_type(value: Any) -> str:
-    """Return the `resultType` of a raw result, which selects its class: `complete` or `input_required`."""
+    """Return the `resultType` of a raw result, which selects its class: `complete`, `input_required` or `task`."""
     return str(value.get("resultType", "complete")) if isinstance(value, dict) else "complete"
 
 
 _MODERN_RESULT: TypeAdapter[_CallResult] = TypeAdapter(
     Annotated[
-        Annotated[types.CallToolResult, Tag("complete")] | Annotated[types.InputRequiredResult, Tag("input_required")],
+        Annotated[types.CallToolResult, Tag("complete")]
+        | Annotated[types.InputRequiredResult, Tag("input_required")]
+        | Annotated[TaskState, Tag("task")],
         Discriminator(_result_type),
     ]
 )
 
 
-async def call_tool(
-    client: Client, server: str, tool: str, arguments: Arguments, context: ToolContext
-) -> types.CallToolResult:
-    """Call a server's tool, in as many rounds as it has questions (`input_required`)."""
-    answers: types.InputResponses | None = None
-    state: str | None = None
-    for number in range(limits.MAX_INPUT_ROUNDS):
-        params = types.CallToolRequestParams(
-            name=tool, arguments=arguments, input_responses=answers, request_state=state
-        )
-        result = await _send_call(client, params, context)
-        if isinstance(result, types.CallToolResult):
-            return result
-        if result.input_requests:
-            answers = await _answer_requests(server, result.input_requests, context)
-        else:
-            answers = None  # without questions, `input_required` means that the server is busy: send again
-            await asyncio.sleep(min(1.0, 0.05 * 2**number))
-        state = result.request_state
-    raise ToolError(f"MCP server {server!r} requested input more than {limits.MAX_INPUT_ROUNDS} times", "protocol")
+class ServerTool:
+    """A tool of a server, and how to call it."""
 
+    def __init__(self, listed: types.Tool, requests: ServerRequests, timeout: float) -> None:
+        """`timeout` is the time for a task of the tool, in seconds."""
+        self._name = listed.name
+        self._requests = requests
+        self._timeout = timeout
+        self._needs_task = listed.execution is not None and listed.execution.task_support == "required"
 
-async def _send_call(client: Client, params: types.CallToolRequestParams, context: ToolContext) -> _CallResult:
-    """Send one round of a call, and forward its progress notifications."""
-    progress_count = itertools.count()
-
-    async def report_progress(progress: float, total: float | None, message: str | None) -> None:
-        """Forward one progress notification to the caller, up to a maximum number."""
-        if next(progress_count) >= limits.MAX_PROGRESS_NOTICES:
-            return
-        number = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        context.report_progress(f"{number} {limits.sanitize_text(message, 500)}" if message else number)
-
-    modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
-    for is_retry in (False, True):
-        try:
-            # Not the SDK's `call_tool`: it validates results with regular expressions that may never end.
-            return await client.session.send_request(
-                types.CallToolRequest(params=params),
-                _MODERN_RESULT if modern else _LEGACY_RESULT,
-                progress_callback=report_progress,
+    async def call(self, session: Session, arguments: Arguments, call: ActiveCall) -> types.CallToolResult:
+        """Call the tool, in as many rounds as the server has questions (`input_required`)."""
+        answers: types.InputResponses | None = None
+        state: str | None = None
+        for number in range(limits.MAX_INPUT_ROUNDS):
+            params = types.CallToolRequestParams(
+                name=self._name, arguments=arguments, input_responses=answers, request_state=state
             )
-        except MCPError as error:
-            if error.code != types.HEADER_MISMATCH or not modern or is_retry:
-                raise
-            await _refresh_schemas(client)
-    raise AssertionError
+            result = await self._send_call(session, params, call.context)
+            if isinstance(result, TaskState):
+                return await finish_task(session, result, call, self._requests, self._timeout)
+            if isinstance(result, types.CallToolResult):
+                return result
+            if result.input_requests:
+                answers = await self._requests.answer(result.input_requests, call)
+            else:
+                answers = None  # without questions, `input_required` means that the server is busy: send again
+                await asyncio.sleep(min(1.0, 0.05 * 2**number))
+            state = result.request_state
+        raise ToolError(
+            f"MCP server {self._requests.server!r} requested input more than {limits.MAX_INPUT_ROUNDS} times",
+            "protocol",
+        )
+
+    async def _send_call(
+        self, session: Session, params: types.CallToolRequestParams, context: ToolContext
+    ) -> _CallResult:
+        """Send one round of a call, and forward its progress notifications."""
+        if self._needs_task and not session.is_modern:
+            return await start_legacy_task(session, params, self._timeout)
+        progress_count = itertools.count()
+
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
+            """Forward one progress notification to the caller, up to a maximum number."""
+            if next(progress_count) >= limits.MAX_PROGRESS_NOTICES:
+                return
+            number = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            context.report_progress(f"{number} {limits.sanitize_text(message, 500)}" if message else number)
+
+        for is_retry in (False, True):
+            try:
+                # Not the SDK's `call_tool`: it validates results with regular expressions that may never end.
+                return await session.send_request(
+                    types.CallToolRequest(params=params),
+                    _MODERN_RESULT if session.is_modern else _LEGACY_RESULT,
+                    progress_callback=report_progress,
+                )
+            except MCPError as error:
+                if error.code != types.HEADER_MISMATCH or not session.is_modern or is_retry:
+                    raise
+                await _refresh_schemas(session)
+        raise AssertionError
 
 
-async def _refresh_schemas(client: Client) -> None:
+async def _refresh_schemas(session: Session) -> None:
     """List the tools again, because the SDK derives the headers of a call from the tool's schema."""
     cursor: str | None = None
     for _ in range(limits.MAX_PAGES):
-        page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
         if (cursor := page.next_cursor) is None:
             return
-
-
-async def _answer_requests(
-    server: str, requests: dict[str, types.InputRequest], context: ToolContext
-) -> types.InputResponses:
-    """Ask the user the server's questions one after the other, and return the answers by question id."""
-    if len(requests) > limits.MAX_QUESTIONS:
-        raise ToolError(f"MCP server {server!r} asked more than {limits.MAX_QUESTIONS} questions at once", "protocol")
-    answers: types.InputResponses = {}
-    for key, request in requests.items():
-        if not isinstance(request, types.ElicitRequest):
-            raise ToolError(f"MCP server {server!r} requested unsupported {request.method}", "protocol")
-        answers[key] = await elicit(context.approver, server, request.params)
-    return answers

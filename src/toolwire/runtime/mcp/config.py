@@ -45,14 +45,38 @@ class McpConfigError(ToolwireError):
 class OAuthConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """OAuth settings of a server. Without a `client_id`, the client is registered on first use."""
 
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """`client_credentials` needs no person: the client has a secret or a private key."""
     client_id: str | None = None  # the client that was registered manually
     client_secret: str | None = None  # its secret
+    authentication: Literal["basic", "post"] = "basic"
+    """How `client_credentials` sends the secret: in a header or in the body."""
+    private_key: str | None = None
+    """PEM text of the key that signs assertions (`private_key_jwt`), in place of a secret."""
+    algorithm: str = "RS256"
+    """Algorithm of these signatures, such as `RS256` or `ES256`."""
     issuer: str | None = None
     """The only authorization server that receives the secret."""
     client_metadata_url: str | None = None  # the URL that identifies the client
     scope: str | None = None  # the requested scopes
     port: int = 0
     """Local port of the redirect URL; 0 means any."""
+
+
+LogLevel = Literal["off", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+class SamplingConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Limits on sampling: requests of a server for answers of a model."""
+
+    model: str | None = None
+    """The model that answers; the default is the run's own."""
+    max_tokens: int = 1_000
+    """Output tokens per request."""
+    requests: int = 5
+    """Requests per call of a tool."""
+    approval: Literal["ask", "never"] = "ask"
+    """`ask` shows each request to the user for approval."""
 
 
 class McpServerConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -67,8 +91,18 @@ class McpServerConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     oauth: OAuthConfig = field(default_factory=OAuthConfig)
     version: ProtocolVersion = "auto"
     timeout: float = 120
+    task_timeout: float = 3600
+    """Time for a call that the server runs as a task."""
     connect_timeout: float = 30
     enabled: bool = True
+    roots: tuple[str, ...] = ()
+    """Folders that the server is told about."""
+    log_level: LogLevel = "info"
+    """The least severe log messages of the server to show."""
+    sampling: SamplingConfig | None = None
+    """Limits on sampling; None means that the server may not sample."""
+    resources: bool = False
+    """Offer tools that list and read the server's resources."""
     tools: tuple[str, ...] = ("*",)
     """Globs of tools to use, by the server's own names."""
     without: tuple[str, ...] = ()
@@ -105,12 +139,27 @@ def check_servers(section: McpSection) -> None:
             continue
         if server.url is not None:
             _check_url(server.url, (*path, "url"))
+        _check_oauth(server.oauth, (*path, "oauth"))
         for header, value in server.headers.items():
             if not _HEADER_NAME.fullmatch(header) or not value.isprintable():
                 raise McpConfigError("invalid header", (*path, "headers", header))
-        for key in ("timeout", "connect_timeout"):
+        for key in ("timeout", "connect_timeout", "task_timeout"):
             if getattr(server, key) <= 0:
                 raise McpConfigError("must be greater than 0", (*path, key))
+        for key in ("max_tokens", "requests") if server.sampling is not None else ():
+            if getattr(server.sampling, key) <= 0:
+                raise McpConfigError("must be greater than 0", (*path, "sampling", key))
+
+
+def _check_oauth(oauth: OAuthConfig, path: tuple[str, ...]) -> None:
+    """Raise `McpConfigError` unless the grant has the credentials that it needs, and no others."""
+    if oauth.grant == "client_credentials":
+        if oauth.client_id is None:
+            raise McpConfigError("client_credentials needs a client_id", path)
+        if (oauth.client_secret is None) == (oauth.private_key is None):
+            raise McpConfigError("client_credentials needs either client_secret or private_key", path)
+    elif oauth.private_key is not None:
+        raise McpConfigError('only with grant = "client_credentials"', (*path, "private_key"))
 
 
 def _check_url(url: str, path: tuple[str, ...]) -> None:

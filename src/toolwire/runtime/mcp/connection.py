@@ -1,6 +1,6 @@
 """The connection to one MCP server: opened on first use, and reopened with exponential backoff after a failure.
 
-The SDK's client runs in its own task, because it must be closed by the task that opened it; requests come from any
+The SDK's session runs in its own task, because it must be closed by the task that opened it; requests come from any
 task. The protocol version is negotiated once per connection.
 """
 
@@ -12,19 +12,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import mcp_types as types
-from mcp import Client, MCPError
-from mcp.client._transport import TransportStreams
-from mcp.client.session import ElicitationFnT, IncomingMessage
-from mcp.client.subscriptions import SubscriptionLost
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp import MCPError
+from mcp.client import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.runtime.mcp.config import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION, McpServerConfig
+from toolwire.runtime.mcp.config import McpServerConfig
 from toolwire.runtime.mcp.oauth import BrowserLauncher, SignInRequired, oauth_provider
-from toolwire.runtime.mcp.transports import StderrTail, open_http, open_process
+from toolwire.runtime.mcp.server_requests import ServerRequests
+from toolwire.runtime.mcp.session import Session, negotiate
+from toolwire.runtime.mcp.transports import StderrTail, Streams, open_http, open_process
 
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.5, 60.0
 _SIGN_IN_TIMEOUT = 330.0
+_STDIO_PROBE_TIMEOUT = 10.0
+"""Seconds to wait for `server/discover`: old programs may ignore requests before the handshake."""
 
 
 class ServerUnavailable(ToolwireError):
@@ -52,23 +54,23 @@ class ServerConnection:
         name: str,
         config: McpServerConfig,
         *,
-        elicit: ElicitationFnT,
+        requests: ServerRequests,
         on_change: Callable[[], None],
         token_folder: Path | None = None,
         open_browser: BrowserLauncher | None = None,
     ) -> None:
         self._name = name
         self._config = config
-        self._elicit = elicit
+        self._requests = requests
         self._on_change = on_change
         self._token_folder = token_folder
         self._open_browser = open_browser
         self._open_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._client: Client | None = None
+        self._session: Session | None = None
         self._closed = asyncio.Event()
         # Earlier sessions, too: calls in progress still ask about them.
-        self._sessions: deque[tuple[Client, _SessionState]] = deque(maxlen=4)
+        self._sessions: deque[tuple[Session, _SessionState]] = deque(maxlen=4)
         self._failures = 0
         self._retry_at = 0.0
         self._reconnect_task: asyncio.Task[None] | None = None
@@ -76,8 +78,8 @@ class ServerConnection:
 
     @property
     def is_alive(self) -> bool:
-        """True while a client is connected."""
-        return self._client is not None and not self._closed.is_set()
+        """True while a session is open."""
+        return self._session is not None and not self._closed.is_set()
 
     @property
     def is_failing(self) -> bool:
@@ -92,26 +94,26 @@ class ServerConnection:
     async def _reconnect(self) -> None:
         """Connect again, and announce the server's tools if that succeeds, as the background task."""
         try:
-            await self.client()
+            await self.session()
         except ServerUnavailable:
             return
         finally:
             self._reconnect_task = None
         self._on_change()
 
-    async def client(self) -> Client:
-        """Return a connected client, connecting if needed; raise `ServerUnavailable` if that fails."""
+    async def session(self) -> Session:
+        """Return an open session, connecting if needed; raise `ServerUnavailable` if that fails."""
         async with self._open_lock:
-            if self._client is not None and not self._closed.is_set():
-                return self._client
-            await self._close_client()
+            if self._session is not None and not self._closed.is_set():
+                return self._session
+            await self._close_session()
             if (wait := self._retry_at - time.monotonic()) > 0:
                 raise ServerUnavailable(f"{self.error} (retrying in {wait:.0f} s)")
             return await self._connect()
 
-    def is_session_lost(self, client: Client) -> bool:
-        """Return True if the server lost this client's session, and so did not process the request."""
-        return any(session.is_lost for session_client, session in self._sessions if session_client is client)
+    def is_session_lost(self, session: Session) -> bool:
+        """Return True if the server lost this session, and so did not process the request."""
+        return any(state.is_lost for known, state in self._sessions if known is session)
 
     def mark_broken(self, reason: str) -> None:
         """Close the connection after a request showed that it is broken."""
@@ -124,12 +126,12 @@ class ServerConnection:
             self._reconnect_task.cancel()
             await asyncio.wait([self._reconnect_task])
         async with self._open_lock:
-            await self._close_client()
+            await self._close_session()
             self.error = "closed"
 
-    async def _close_client(self) -> None:
-        """Close the current client, and wait for its task to end."""
-        self._client = None
+    async def _close_session(self) -> None:
+        """Close the current session, and wait for its task to end."""
+        self._session = None
         self._closed.set()
         if self._task is not None:
             task, self._task = self._task, None
@@ -137,16 +139,16 @@ class ServerConnection:
             if not task.cancelled():
                 task.exception()  # retrieved so that asyncio does not log it: it was reported before
 
-    async def _connect(self) -> Client:
-        """Start the client's task and wait until it is connected."""
+    async def _connect(self) -> Session:
+        """Start the session's task and wait until it is connected."""
         self._closed = asyncio.Event()
-        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run_client(ready), name=f"mcp {self._name}")
+        ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run_session(ready), name=f"mcp {self._name}")
         try:
-            async with asyncio.timeout(_SIGN_IN_TIMEOUT if self._open_browser else self._config.connect_timeout):
-                self._client = await asyncio.shield(ready)
+            async with asyncio.timeout(self._connect_timeout):
+                self._session = await asyncio.shield(ready)
         except TimeoutError:
-            self.error = f"no response within {self._config.connect_timeout:g} seconds"
+            self.error = f"no response within {self._connect_timeout:g} seconds"
         except asyncio.CancelledError:
             self._task.cancel()
             raise
@@ -155,23 +157,24 @@ class ServerConnection:
         else:
             self._failures = 0
             self.error = ""
-            return self._client
+            return self._session
         self._task.cancel()
         self._retry_at = time.monotonic() + min(_MAX_RETRY_DELAY, _MIN_RETRY_DELAY * 2**self._failures)
         self._failures += 1
         raise ServerUnavailable(self.error)
 
-    async def _run_client(self, ready: asyncio.Future[Client]) -> None:
-        """Run the SDK's client until the connection is closed. `ready` receives the client, or the error."""
-        stderr_tail, session = StderrTail(), _SessionState()
+    async def _run_session(self, ready: asyncio.Future[Session]) -> None:
+        """Run the SDK's session until the connection is closed. `ready` receives the session, or the error."""
+        stderr_tail, state = StderrTail(), _SessionState()
         try:
             async with AsyncExitStack() as stack:
-                client = await stack.enter_async_context(self._build_client(stderr_tail, session))
-                await self._check_version(client)
-                self._sessions.append((client, session))
-                ready.set_result(client)
+                streams = await stack.enter_async_context(self._open_transport(stderr_tail, state))
+                session = await stack.enter_async_context(self._build_session(streams))
+                await self._negotiate(session)
+                self._sessions.append((session, state))
+                ready.set_result(session)
                 async with asyncio.TaskGroup() as group:
-                    watch_task = group.create_task(self._watch_tool_changes(client))
+                    watch_task = group.create_task(self._watch_tool_changes(session))
                     await self._closed.wait()
                     watch_task.cancel()
         except BaseException as error:
@@ -186,37 +189,46 @@ class ServerConnection:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
-    async def _check_version(self, client: Client) -> None:
-        """Raise `ServerUnavailable` unless the negotiated version is the configured one."""
-        version = self._config.version
-        if version == "2026-07-28":  # the SDK assumes that the server supports it
-            raw = await client.session.send_discover(version)
-            client.session.adopt(types.DiscoverResult.model_validate(raw))
-        if version not in ("auto", client.protocol_version):
-            raise ServerUnavailable(f"it uses protocol version {client.protocol_version}, but {version} is configured")
+    async def _negotiate(self, session: Session) -> None:
+        """Agree on a protocol version, and ask an older server for its logs."""
+        version, timeout = self._config.version, max(self._config.timeout, self._connect_timeout)
+        # Over HTTP, the first request includes the time to sign in.
+        is_program = self._config.command is not None
+        probe_timeout = (
+            _STDIO_PROBE_TIMEOUT
+            if is_program
+            else _SIGN_IN_TIMEOUT
+            if self._open_browser
+            else self._config.connect_timeout / 2
+        )
+        await negotiate(session, version, probe_timeout=probe_timeout, timeout=timeout)
+        if version not in ("auto", session.version):
+            raise ServerUnavailable(f"it uses protocol version {session.version}, but {version} is configured")
+        await self._requests.request_logs(session)
 
-    def _build_client(self, stderr_tail: StderrTail, session: _SessionState) -> Client:
-        """Build the SDK's client with our transport, elicitation and change notifications."""
+    @property
+    def _connect_timeout(self) -> float:
+        """Seconds to wait for a connection, with enough time for a person to sign in."""
+        return _SIGN_IN_TIMEOUT if self._open_browser else self._config.connect_timeout
+
+    def _build_session(self, streams: Streams) -> Session:
+        """Build the SDK's session with our answers to the server's requests, and change notifications."""
 
         async def handle_message(message: IncomingMessage) -> None:
             """Report a notification that the server's tool list changed."""
             if isinstance(message, types.ToolListChangedNotification):
                 self._on_change()
 
-        return Client(
-            self._open_transport(stderr_tail, session),
-            mode={"2025-11-25": "legacy"}.get(self._config.version, self._config.version),
-            elicitation_callback=self._elicit,
+        return Session(
+            streams,
+            self._requests.capabilities,
             message_handler=handle_message,
-            client_info=types.Implementation(name=IMPLEMENTATION_NAME, version=IMPLEMENTATION_VERSION),
             read_timeout_seconds=self._config.timeout,
-            cache=None,
+            **self._requests.callbacks(),
         )
 
     @asynccontextmanager
-    async def _open_transport(
-        self, stderr_tail: StderrTail, session: _SessionState
-    ) -> AsyncGenerator[TransportStreams]:
+    async def _open_transport(self, stderr_tail: StderrTail, state: _SessionState) -> AsyncGenerator[Streams]:
         """Start the server's program, or connect to its URL with OAuth."""
         if (reason := self._config.unavailable_reason) is not None:
             raise ServerUnavailable(reason)
@@ -226,19 +238,20 @@ class ServerConnection:
             return
         async with (
             oauth_provider(self._name, self._config, self._token_folder, self._open_browser) as auth,
-            open_http(self._config, auth, session.mark_lost) as streams,
+            open_http(self._config, auth, state.mark_lost) as streams,
         ):
             yield streams
 
-    async def _watch_tool_changes(self, client: Client) -> None:
+    async def _watch_tool_changes(self, session: Session) -> None:
         """Listen for tool list changes, which the newer protocol version sends on a separate stream."""
-        tools = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+        capabilities = session.server_capabilities
+        tools = None if capabilities is None else capabilities.tools
+        if not session.is_modern or tools is None or not tools.list_changed:
             return
         delay = _MIN_RETRY_DELAY
         while delay <= _MAX_RETRY_DELAY:
             try:
-                async with client.listen(tools_list_changed=True) as events:
+                async with listen(session, tools_list_changed=True) as events:
                     delay = _MIN_RETRY_DELAY
                     async for _ in events:
                         self._on_change()

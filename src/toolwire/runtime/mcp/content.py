@@ -45,11 +45,11 @@ def _decode_block(block: types.ContentBlock) -> Part:
         case types.ResourceLink():
             return Text(text=_describe_link(block))
         case types.EmbeddedResource():
-            return _decode_resource(block.resource)
+            return decode_resource(block.resource)
 
 
-def _decode_resource(resource: types.TextResourceContents | types.BlobResourceContents) -> Media:
-    """Decode an embedded resource as a named document, image, audio or video."""
+def decode_resource(resource: types.TextResourceContents | types.BlobResourceContents) -> Media:
+    """Decode a resource as a named document, image, audio or video."""
     if isinstance(resource, types.TextResourceContents):
         source = PlainText(text=resource.text)
         return Media(kind="document", source=source, media_type=resource.mime_type or "text/plain", name=resource.uri)

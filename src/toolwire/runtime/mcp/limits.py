@@ -27,6 +27,16 @@ MAX_QUESTIONS = 20
 
 MAX_QUESTION_LENGTH = 2_000
 
+MAX_LOG_MESSAGES = 200
+"""Log messages forwarded per call."""
+
+MAX_LOG_LENGTH = 1_000
+MAX_SAMPLING_LENGTH = 200_000
+"""Characters of text, or of base64 data, in one sampling request."""
+
+MAX_RESOURCES = 2_000
+"""Resources and templates listed per server."""
+
 # Invisible and bidirectional characters hide text from the user who approves it, but not from the model: C0 and C1
 # controls except tab and newline, zero-width characters, bidirectional controls and Unicode tag characters.
 _INVISIBLE_CHARACTERS = re.compile(

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import msgspec
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -26,6 +32,7 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
+from mcp.shared.exceptions import MCPDeprecationWarning
 from msgspec import Struct
 from pydantic import AnyUrl
 
@@ -203,6 +210,9 @@ async def oauth_provider(
         yield None
         return
     store = TokenFile(token_folder, name, config.url or "")
+    if config.oauth.grant == "client_credentials":
+        yield _build_machine_provider(config, store)
+        return
     if open_browser is None:
         yield await _build_provider(config, store, f"http://127.0.0.1{_CALLBACK_PATH}", _NoBrowser(name))
         return
@@ -212,6 +222,44 @@ async def oauth_provider(
         if client is not None and client.redirect_uris and listener.redirect_url not in map(str, client.redirect_uris):
             store.clear()
         yield await _build_provider(config, store, listener.redirect_url, listener)
+
+
+def _build_machine_provider(config: McpServerConfig, store: TokenFile) -> OAuthClientProvider:
+    """Build the SDK's provider for the `client_credentials` grant, which needs no person."""
+    oauth, url, client_id = config.oauth, config.url or "", config.oauth.client_id or ""
+    provider: OAuthClientProvider
+    with warnings.catch_warnings():
+        # Without an issuer, the server chooses the authorization server; the guide recommends to set it.
+        warnings.simplefilter("ignore", MCPDeprecationWarning)
+        if oauth.private_key is None:
+            provider = ClientCredentialsOAuthProvider(
+                url,
+                store,
+                client_id,
+                oauth.client_secret or "",
+                token_endpoint_auth_method="client_secret_post"
+                if oauth.authentication == "post"
+                else "client_secret_basic",
+                scope=oauth.scope,
+                issuer=oauth.issuer,
+            )
+        else:
+            signing = SignedJWTParameters(
+                issuer=client_id,
+                subject=client_id,
+                signing_key=oauth.private_key,
+                signing_algorithm=oauth.algorithm,
+            )
+            provider = PrivateKeyJWTOAuthProvider(
+                url,
+                store,
+                client_id,
+                signing.create_assertion_provider(),
+                scope=oauth.scope,
+                issuer=oauth.issuer,
+            )
+    store.restore_context(provider.context)
+    return provider
 
 
 class _NoBrowser:

@@ -13,12 +13,15 @@ import contextlib
 import re
 import secrets
 import time
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 import mcp_types as types
 import msgspec
-from mcp import MCPError
+from mcp import MCPDeprecationWarning, MCPError
 from mcp.server import NotificationOptions, Server, ServerRequestContext
 from mcp.server.caching import CacheHint
 from mcp.server.models import InitializationOptions
@@ -165,7 +168,9 @@ class SuspendedCalls:
 RequestContext = ServerRequestContext[Any, Any]
 _LIST_TTL_MS = 60_000
 _MAX_LEGACY_SESSIONS = 100
-_MAX_QUEUED_PROGRESS = 1000
+_MAX_QUEUED_REPORTS = 1000
+_LOG_LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
+_DEFAULT_LOG_LEVEL: types.LoggingLevel = "info"
 _PROGRESS_PATTERN = re.compile(
     r"(?P<done>\d+(?:\.\d+)?)(?:/(?P<total>\d+(?:\.\d+)?))?(?:\s+(?P<message>.*))?", re.DOTALL
 )
@@ -178,9 +183,19 @@ class CallHandler(Protocol):
     """
 
     async def __call__(
-        self, name: str, arguments: Arguments, /, *, approver: Approver, on_progress: Callable[[str], None]
+        self,
+        name: str,
+        arguments: Arguments,
+        /,
+        *,
+        approver: Approver,
+        on_progress: Callable[[str], None],
+        on_log: Callable[[str, str], None],
     ) -> ToolOutput:
-        """Run one call of the named tool; failures are returned as outputs with `is_error`."""
+        """Run one call of the named tool; failures are returned as outputs with `is_error`.
+
+        `on_log` receives the level and the text of messages that the tool logs.
+        """
         ...
 
 
@@ -206,6 +221,7 @@ class ToolServer:
         self._run_tool = handle_call
         self._suspended_calls = SuspendedCalls()
         self._legacy_sessions: dict[ServerSession, None] = {}
+        self._log_levels: WeakKeyDictionary[ServerSession, types.LoggingLevel] = WeakKeyDictionary()
         self.bus = InMemorySubscriptionBus()
         self.server: Server[Any] = _SdkServer(
             IMPLEMENTATION_NAME,
@@ -215,6 +231,8 @@ class ToolServer:
             on_call_tool=self._handle_call,
             on_subscriptions_listen=ListenHandler(self.bus),
         )
+        # Not a parameter of the constructor, which warns that logging is deprecated.
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._handle_log_level)
 
     async def notify_changed(self) -> None:
         """Notify clients that the tool list changed."""
@@ -240,6 +258,13 @@ class ToolServer:
         modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         return types.ListToolsResult(tools=[_encode_tool(tool, modern=modern) for tool in await self._list_tools()])
 
+    async def _handle_log_level(
+        self, context: RequestContext, params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        """Store the log level of a session of the older version."""
+        self._log_levels[context.session] = params.level
+        return types.EmptyResult()
+
     async def _handle_call(
         self, context: RequestContext, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
@@ -257,14 +282,27 @@ class ToolServer:
             async def start_call(call: SuspendedCall) -> types.CallToolResult:
                 """Run the tool, with approvals and progress sent to the client, and encode its result."""
                 approver: Approver = ElicitationApprover(call.elicit) if can_elicit else NoApprover()
-                async with _progress_reporter(lambda: call.session) as on_progress:
-                    output = await self._run_tool(tool.name, arguments, approver=approver, on_progress=on_progress)
+                async with _call_reporter(lambda: call.session) as reporter:
+                    output = await self._run_tool(
+                        tool.name,
+                        arguments,
+                        approver=approver,
+                        on_progress=reporter.add_progress,
+                        on_log=reporter.add_log,
+                    )
                 return content.encode_result(output)
 
             return await self._suspended_calls.run_round(context, params, start_call)
         approver: Approver = ElicitationApprover(_form_sender(context)) if can_elicit else NoApprover()
-        async with _progress_reporter(lambda: context.session) as on_progress:
-            output = await self._run_tool(tool.name, arguments, approver=approver, on_progress=on_progress)
+        level = self._log_levels.get(context.session, _DEFAULT_LOG_LEVEL)
+        async with _call_reporter(lambda: context.session, context.request_id, level) as reporter:
+            output = await self._run_tool(
+                tool.name,
+                arguments,
+                approver=approver,
+                on_progress=reporter.add_progress,
+                on_log=reporter.add_log,
+            )
         # In the older version, structured content must be an object.
         return content.encode_result(
             output if isinstance(output.structured, dict) else replace(output, structured=None)
@@ -281,36 +319,84 @@ def _form_sender(context: RequestContext) -> FormSender:
     return send_form
 
 
-@contextlib.asynccontextmanager
-async def _progress_reporter(session: Callable[[], ServerSession]) -> AsyncGenerator[Callable[[str], None]]:
-    """Yield a function that sends progress notifications, in order and all before the result."""
-    queue: asyncio.Queue[str | None] = asyncio.Queue(_MAX_QUEUED_PROGRESS)
+class _CallReporter:
+    """Sends progress and log messages of a call in order.
 
-    def report(text: str) -> None:
+    `level` is the least severe level that a client of the older version gets. In the newer version, the SDK knows the
+    level that the request names.
+    """
+
+    def __init__(
+        self,
+        session: Callable[[], ServerSession],
+        request_id: types.RequestId | None,
+        level: types.LoggingLevel,
+    ) -> None:
+        self._session = session
+        self._request_id = request_id
+        self._level = level
+        self._queue: asyncio.Queue[Callable[[], Awaitable[None]] | None] = asyncio.Queue(_MAX_QUEUED_REPORTS)
+        self._last_value = -1.0
+
+    def add_progress(self, text: str) -> None:
         """Queue a progress text; drop it if the queue is full."""
+        self._add(partial(self._send_progress, text))
+
+    def add_log(self, level: str, text: str) -> None:
+        """Queue a log message, unless it is less severe than the client wants; unknown levels count as `info`."""
+        known = next((known for known in _LOG_LEVELS if known == level), _DEFAULT_LOG_LEVEL)
+        if _LOG_LEVELS.index(known) >= _LOG_LEVELS.index(self._level):
+            self._add(partial(self._send_log, known, text))
+
+    def _add(self, send: Callable[[], Awaitable[None]]) -> None:
+        """Queue a notification; drop it if the queue is full."""
         with contextlib.suppress(asyncio.QueueFull):
-            queue.put_nowait(text)
+            self._queue.put_nowait(send)
 
-    async def send_queued() -> None:
-        """Send the queued progress texts with increasing values, until None is queued."""
-        last_value = -1.0
-        while (text := await queue.get()) is not None:
-            match = _PROGRESS_PATTERN.fullmatch(text)
-            value = last_value + 1 if match is None else float(match["done"])
-            if value <= last_value:  # MCP requires increasing values
-                continue
-            last_value = value
-            total = None if match is None or match["total"] is None else float(match["total"])
+    async def send_queued(self) -> None:
+        """Send the queued notifications until the reporter is closed."""
+        while (send := await self._queue.get()) is not None:
             with contextlib.suppress(Exception):
-                await session().report_progress(value, total, text if match is None else match["message"])
+                await send()
 
-    task = asyncio.create_task(send_queued())
+    async def close(self) -> None:
+        """End `send_queued` after the last notification."""
+        await self._queue.put(None)
+
+    async def _send_progress(self, text: str) -> None:
+        """Send a progress notification; MCP requires increasing values."""
+        match = _PROGRESS_PATTERN.fullmatch(text)
+        value = self._last_value + 1 if match is None else float(match["done"])
+        if value <= self._last_value:
+            return
+        self._last_value = value
+        total = None if match is None or match["total"] is None else float(match["total"])
+        await self._session().report_progress(value, total, text if match is None else match["message"])
+
+    async def _send_log(self, level: types.LoggingLevel, text: str) -> None:
+        """Send a log notification."""
+        with warnings.catch_warnings():
+            # Deprecated together with the feature, which both versions still have.
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            sending = self._session().send_log_message(level, text, related_request_id=self._request_id)
+        await sending
+
+
+@contextlib.asynccontextmanager
+async def _call_reporter(
+    session: Callable[[], ServerSession],
+    request_id: types.RequestId | None = None,
+    level: types.LoggingLevel = "debug",
+) -> AsyncGenerator[_CallReporter]:
+    """Yield a reporter, and send everything reported before the result."""
+    reporter = _CallReporter(session, request_id, level)
+    task = asyncio.create_task(reporter.send_queued())
     try:
-        yield report
+        yield reporter
     except BaseException:
         task.cancel()
         raise
-    await queue.put(None)
+    await reporter.close()
     await task
 
 

@@ -16,7 +16,7 @@ from toolwire.runtime.calls.approval import Approval, Approver, NoApprover
 from toolwire.runtime.calls.executor import Executor
 from toolwire.runtime.calls.outputs import as_output
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.run.events import CallProgressed, RunEvent
+from toolwire.runtime.run.events import CallLogged, CallProgressed, RunEvent
 from toolwire.runtime.run.state import PendingCall, RunState
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.tool import Arguments, Tool, ToolContext, ToolOutput
@@ -47,14 +47,37 @@ class ToolRunner:
         self.call_count = 0
 
     async def __call__(
-        self, name: str, arguments: Arguments, /, *, approver: Approver, on_progress: Callable[[str], None]
+        self,
+        name: str,
+        arguments: Arguments,
+        /,
+        *,
+        approver: Approver,
+        on_progress: Callable[[str], None],
+        on_log: Callable[[str, str], None] = lambda _level, _text: None,
     ) -> ToolOutput:
-        """Run one call. Failures of the caller or the tool are returned as outputs with `is_error`."""
+        """Run one call. Failures of the caller or the tool are returned as outputs with `is_error`.
+
+        `on_log` receives the level and the text of messages that the tool logs.
+        """
         self.call_count += 1
-        return await self._run_call(_build_call(f"call_{self.call_count}", name, arguments), approver, on_progress)
+        call = _build_call(f"call_{self.call_count}", name, arguments)
+
+        def forward_event(event: RunEvent) -> None:
+            """Pass an event on, and report progress and logs to the client."""
+            self._on_event(event)
+            match event:
+                case CallProgressed():
+                    on_progress(event.text)
+                case CallLogged():
+                    on_log(event.level, event.text)
+                case _:
+                    pass
+
+        return await self._run_call(call, approver, forward_event)
 
     async def _run_call(
-        self, call: ToolCall, approver: Approver, on_progress: Callable[[str], None], caller: Caller = "direct"
+        self, call: ToolCall, approver: Approver, on_event: Callable[[RunEvent], None], caller: Caller = "direct"
     ) -> ToolOutput:
         """Admit, approve and execute one call, and its nested calls in the same way."""
         id = call.id or ""
@@ -66,16 +89,10 @@ class ToolRunner:
             pending.tool = _capture_output(pending.tool, outputs)
         numbers = itertools.count(1)
 
-        def forward_event(event: RunEvent) -> None:
-            """Pass an event on, and report the progress of this call to the client."""
-            self._on_event(event)
-            if isinstance(event, CallProgressed) and event.call_id == id:
-                on_progress(event.text)
-
         async def call_nested(outer: PendingCall, tool: str, arguments: Arguments, id: str | None) -> ToolOutput:
             """Run a call that the tool `outer` makes, under the same policy and approver."""
             nested = _build_call(f"{outer.id}/{id or next(numbers)}", tool, arguments)
-            return await self._run_call(nested, approver, on_progress, "code")
+            return await self._run_call(nested, approver, on_event, "code")
 
         executor = Executor(
             run=self.run_id,
@@ -83,7 +100,7 @@ class ToolRunner:
             approver=approver,
             parallel=1,
             redactor=self._redactor,
-            on_event=forward_event,
+            on_event=on_event,
             call_nested=call_nested,
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,

@@ -8,24 +8,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import mcp_types as types
 import msgspec
-from mcp import Client, MCPError
-from mcp.client.session import ClientRequestContext
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp import MCPError
 from pydantic import ValidationError
 
+from toolwire.canonical.content import Media
+from toolwire.canonical.errors import ToolwireError
 from toolwire.runtime.calls.validation import nesting_depth, validation_cost
 from toolwire.runtime.mcp import limits
-from toolwire.runtime.mcp.client_call import OutputSchema, call_tool
+from toolwire.runtime.mcp.client_call import OutputSchema, ServerTool
 from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames
 from toolwire.runtime.mcp.connection import ServerConnection, ServerUnavailable, describe_error
-from toolwire.runtime.mcp.elicitation import elicit
 from toolwire.runtime.mcp.oauth import BrowserLauncher
+from toolwire.runtime.mcp.resources import Resource, list_resources, read_resource, resource_tools
+from toolwire.runtime.mcp.sampling import ModelOpener
+from toolwire.runtime.mcp.server_requests import TASKS_EXTENSION, ActiveCall, ServerRequests
+from toolwire.runtime.mcp.session import Session
+from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
 
 _DEFAULT_TTL = 300.0
@@ -43,7 +48,7 @@ class McpToolset:
     """The tools of one MCP server.
 
     `tool_names` is shared between servers, so that names are unique. OAuth tokens are stored in `token_folder`;
-    `open_browser` lets the user sign in.
+    `open_browser` lets the user sign in. `open_model` opens the model that `sampling.model` names.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class McpToolset:
         tool_names: McpToolNames | None = None,
         token_folder: Path | None = None,
         open_browser: BrowserLauncher | None = None,
+        open_model: ModelOpener | None = None,
     ) -> None:
         self.name = name
         self.config = config
@@ -61,10 +67,11 @@ class McpToolset:
         self.tool_names = tool_names or McpToolNames()
         self._warnings: list[str] = []
         self._last_failure = ""
+        self._requests = ServerRequests(name, config, open_model=open_model, warn=self._warn)
         self._connection = ServerConnection(
             name,
             config,
-            elicit=self._elicit,
+            requests=self._requests,
             on_change=self._mark_stale,
             token_folder=token_folder,
             open_browser=open_browser,
@@ -73,8 +80,6 @@ class McpToolset:
         self._fresh_until = 0.0
         self._change_count = 0
         self._list_lock = asyncio.Lock()
-        self._active_contexts: list[ToolContext] = []
-        self._question_count = 0
 
     @property
     def state(self) -> ServerState:
@@ -90,7 +95,7 @@ class McpToolset:
 
     async def protocol_version(self) -> str:
         """Return the negotiated protocol version, connecting if needed."""
-        return (await self._connection.client()).protocol_version
+        return (await self._connection.session()).version
 
     async def open(self) -> None:
         """Connect to the server and list its tools; a failure becomes a warning."""
@@ -99,6 +104,28 @@ class McpToolset:
     async def close(self) -> None:
         """Close the connection to the server."""
         await self._connection.close()
+        await self._requests.close()
+
+    async def list_resources(self) -> list[Resource]:
+        """List the server's resources and URI templates."""
+        return await self._request(list_resources)
+
+    async def read_resource(self, uri: str) -> tuple[Media, ...]:
+        """Read a resource of the server, as parts for a prompt."""
+        return await self._request(lambda session: read_resource(session, uri, self._requests))
+
+    def resource(self, uri: str) -> tuple[Media, ...]:
+        """Read a resource from synchronous code, as parts for a prompt."""
+        if has_running_loop():
+            raise ToolwireError("an event loop is running: use `await toolset.read_resource(uri)`")
+        return run_sync(self.read_resource(uri))
+
+    async def _request(self, send: Callable[[Session], Awaitable[_Result]]) -> _Result:
+        """Send a request outside a run, and convert its failures to `ToolwireError`."""
+        try:
+            return await self._with_resend(send)
+        except (MCPError, ValidationError, ToolError) as error:
+            raise ToolwireError(f"MCP server {self.name!r}: {describe_error(error)}") from None
 
     async def tools(self) -> Sequence[Tool]:
         """Return the server's tools, listed again when the list has expired; none while the server fails."""
@@ -151,31 +178,31 @@ class McpToolset:
         self._change_count += 1
         self.on_change()
 
-    def _can_resend(self, client: Client, error: Exception) -> bool:
+    def _can_resend(self, session: Session, error: Exception) -> bool:
         """Return True if the request can be sent again: the server lost the session and did not process it."""
-        session_lost = self._connection.is_session_lost(client)
+        session_lost = self._connection.is_session_lost(session)
         if session_lost or (isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED):
             self._connection.mark_broken(describe_error(error))
         return session_lost
 
-    async def _with_resend(self, send: Callable[[Client], Awaitable[_Result]]) -> _Result:
+    async def _with_resend(self, send: Callable[[Session], Awaitable[_Result]]) -> _Result:
         """Send a request and return its result; send it once more on a new connection if the session was lost."""
-        client = await self._connection.client()
+        session = await self._connection.session()
         try:
-            return await send(client)
+            return await send(session)
         except MCPError as error:
-            if not self._can_resend(client, error):
+            if not self._can_resend(session, error):
                 raise
-        return await send(await self._connection.client())
+        return await send(await self._connection.session())
 
-    async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
+    async def _list_tools(self, session: Session) -> tuple[Tool, ...]:
         """List all pages of the server's tools, and skip unusable tools with a warning."""
         listed, seen_cursors, cursor, ttls = list[types.Tool](), set[str](), None, list[float]()
         deadline, change_count = time.monotonic() + self.config.connect_timeout, self._change_count
         for _ in range(limits.MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             async with asyncio.timeout(deadline - time.monotonic()):
-                page = await client.session.list_tools(params=params)
+                page = await session.list_tools(params=params)
             listed += page.tools
             ttls.append((page.ttl_ms or 0) / 1000)
             cursor = page.next_cursor
@@ -184,13 +211,12 @@ class McpToolset:
             seen_cursors.add(cursor)
         if cursor is not None:
             self._warn(f"MCP server {self.name!r} lists too many tools: using at most {limits.MAX_TOOLS}")
-        modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         # A list that changed while it was being read may be incomplete: it expires at once.
-        ttl = 0 if change_count != self._change_count else min(ttls) if modern else _DEFAULT_TTL
+        ttl = 0 if change_count != self._change_count else min(ttls) if session.is_modern else _DEFAULT_TTL
         self._fresh_until = time.monotonic() + ttl
-        return self._build_tools(listed[: limits.MAX_TOOLS])
+        return self._build_tools(listed[: limits.MAX_TOOLS], session)
 
-    def _build_tools(self, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
+    def _build_tools(self, listed: Sequence[types.Tool], session: Session) -> tuple[Tool, ...]:
         """Build the configured tools, and warn about those that are unusable."""
         tools: dict[str, Tool] = {}
         for tool in listed:
@@ -200,19 +226,40 @@ class McpToolset:
             if rejection is not None:
                 self._warn(f"MCP server {self.name!r}: skipped tool {tool.name[:100]!r}: {rejection}")
                 continue
-            tools[tool.name] = self._build_tool(tool)
-        return tuple(tools.values())
+            tools[tool.name] = self._build_tool(tool, session)
+        return (*tools.values(), *self._resource_tools(tools, session))
 
-    def _build_tool(self, listed: types.Tool) -> Tool:
+    def _resource_tools(self, tools: Mapping[str, Tool], session: Session) -> Iterator[Tool]:
+        """Yield the tools for resources, if they are configured and the server has resources."""
+        capabilities = session.server_capabilities
+        if not self.config.resources or capabilities is None or capabilities.resources is None:
+            return
+        taken = {tool.name for tool in tools.values()}
+        named = partial(self.tool_names.name_for, self.name)
+        for tool in resource_tools(self.name, self._during_call, self._requests, named):
+            if tool.name in taken:
+                self._warn(f"MCP server {self.name!r}: skipped {tool.name}: the server has a tool of that name")
+            else:
+                yield tool
+
+    def _build_tool(self, listed: types.Tool, session: Session) -> Tool:
         """Build a tool that calls the server."""
         hints = listed.annotations or types.ToolAnnotations()
         read_only = bool(hints.read_only_hint)
         repeatable = read_only or bool(hints.idempotent_hint)
         output_schema = OutputSchema(listed.output_schema)
+        may_be_task = _may_be_task(listed, session)
+        server_tool = ServerTool(listed, self._requests, self.config.task_timeout)
 
         async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
             """Call the server's tool with this name."""
-            return await self._run_tool(listed.name, output_schema, arguments, context)
+
+            async def call_tool(session: Session, call: ActiveCall) -> ToolOutput:
+                """Call the tool, and check its output."""
+                return output_schema.checked_output(await server_tool.call(session, arguments, call), self.name)
+
+            output: ToolOutput = await self._during_call(context, call_tool)
+            return output
 
         return Tool(
             name=self.tool_names.name_for(self.name, listed.name),
@@ -230,44 +277,35 @@ class McpToolset:
             ),
             locus="mcp",
             source=self.name,
-            timeout=self.config.timeout,
+            timeout=max(self.config.timeout, self.config.task_timeout) if may_be_task else self.config.timeout,
             retries=2 if repeatable else 0,
             resources=lambda _: frozenset() if read_only else frozenset({f"mcp:{self.name}"}),
         )
 
-    async def _run_tool(
-        self, tool: str, output_schema: OutputSchema, arguments: Arguments, context: ToolContext
-    ) -> ToolOutput:
-        """Call the server's tool, and convert failures to `ToolError`."""
-        self._active_contexts.append(context)
-        try:
-            result = await self._with_resend(lambda client: call_tool(client, self.name, tool, arguments, context))
-            return output_schema.checked_output(result, self.name)
-        except ServerUnavailable as error:
-            raise ToolError(f"MCP server {self.name!r} is unavailable: {error}", "unavailable") from None
-        except MCPError as error:
-            raise _tool_error(self.name, error) from None
-        except ValidationError as error:
-            count = error.error_count()
-            raise ToolError(
-                f"MCP server {self.name!r} sent an invalid response ({count} validation errors)", "protocol"
-            ) from None
-        finally:
-            self._active_contexts.remove(context)
-            if not self._active_contexts:
-                self._question_count = 0
+    async def _during_call(
+        self, context: ToolContext, send: Callable[[Session, ActiveCall], Awaitable[_Result]]
+    ) -> _Result:
+        """Send requests of a call, and convert their failures to `ToolError`."""
+        with self._requests.during(context) as call:
+            try:
+                return await self._with_resend(lambda session: send(session, call))
+            except ServerUnavailable as error:
+                raise ToolError(f"MCP server {self.name!r} is unavailable: {error}", "unavailable") from None
+            except MCPError as error:
+                raise _tool_error(self.name, error) from None
+            except ValidationError as error:
+                count = error.error_count()
+                raise ToolError(
+                    f"MCP server {self.name!r} sent an invalid response ({count} validation errors)", "protocol"
+                ) from None
 
-    async def _elicit(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question of the older protocol version, which does not name the call that it belongs to.
 
-        It goes to the approver of the latest call in progress.
-        """
-        self._question_count += 1
-        if not self._active_contexts or self._question_count > limits.MAX_INPUT_ROUNDS * len(self._active_contexts):
-            return types.ElicitResult(action="decline")
-        return await elicit(self._active_contexts[-1].approver, self.name, params)
+def _may_be_task(listed: types.Tool, session: Session) -> bool:
+    """Return True if the server may run a call of the tool as a task."""
+    if not session.is_modern:
+        return listed.execution is not None and listed.execution.task_support == "required"
+    capabilities = session.server_capabilities
+    return capabilities is not None and TASKS_EXTENSION in (capabilities.extensions or {})
 
 
 _IN_DOUBT = "The call may have taken effect. Check its effect before repeating it."
@@ -306,11 +344,22 @@ def build_toolsets(
     reserved: Sequence[str] = (),
     token_folder: Path | None = None,
     open_browser: BrowserLauncher | None = None,
+    open_model: ModelOpener | None = None,
 ) -> list[McpToolset]:
-    """Build a toolset for each enabled server, with unique tool names. `reserved` names belong to other tools."""
+    """Build a toolset for each enabled server, with unique tool names.
+
+    `reserved` names belong to other tools. `open_model` opens the models that servers may sample.
+    """
     names = McpToolNames(reserved)
     return [
-        McpToolset(name, server, tool_names=names, token_folder=token_folder, open_browser=open_browser)
+        McpToolset(
+            name,
+            server,
+            tool_names=names,
+            token_folder=token_folder,
+            open_browser=open_browser,
+            open_model=open_model,
+        )
         for name, server in servers.items()
         if server.enabled
     ]

@@ -6,18 +6,20 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from toolwire.runtime.mcp import limits
 from toolwire.runtime.mcp.config import McpServerConfig
 from toolwire.runtime.sandbox.process import Subprocess, start_subprocess
+
+Streams: TypeAlias = tuple[Any, Any]
+"""The SDK's streams of incoming and outgoing messages, whose types are private."""
 
 AnyProcess: TypeAlias = Subprocess | asyncio.subprocess.Process
 
@@ -68,7 +70,7 @@ class _HttpTransport(httpx2.AsyncHTTPTransport):
 @asynccontextmanager
 async def open_http(
     config: McpServerConfig, auth: httpx2.Auth | None, on_session_lost: Callable[[], None]
-) -> AsyncGenerator[TransportStreams]:
+) -> AsyncGenerator[Streams]:
     """Connect to a server's URL, ignoring proxy variables and credential files of this machine."""
     timeout = httpx2.Timeout(config.connect_timeout, read=max(config.timeout, 300))
     async with (
@@ -87,7 +89,10 @@ async def open_http(
 
 
 # Variables that a program needs to run at all. API keys of providers in our environment are not passed on.
-_INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_INHERITED_VARIABLES = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
 _INHERITED_VARIABLES_WINDOWS = (
     "APPDATA",
     "LOCALAPPDATA",
@@ -132,7 +137,7 @@ class StderrTail:
 @asynccontextmanager
 async def open_process(
     config: McpServerConfig, stderr_tail: StderrTail, closed: asyncio.Event
-) -> AsyncGenerator[TransportStreams]:
+) -> AsyncGenerator[Streams]:
     """Start a server's program, and stop it on exit. `closed` is set when its output ends."""
     process = await (asyncio.create_subprocess_exec if os.name == "nt" else start_subprocess)(
         config.command or "",

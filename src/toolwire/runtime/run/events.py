@@ -140,6 +140,15 @@ class CallProgressed(_EventStruct, frozen=True, kw_only=True, tag="call_progress
     text: str
 
 
+class CallLogged(_EventStruct, frozen=True, kw_only=True, tag="call_logged"):
+    """The tool, or the MCP server that runs it, logs a message."""
+
+    call_id: str
+    level: str
+    """Severity as in MCP, such as `info`, `warning` or `error`."""
+    text: str
+
+
 class CallEnded(_EventStruct, frozen=True, kw_only=True, tag="call_ended"):
     """The call has a result."""
 
@@ -189,6 +198,7 @@ RunEvent = (
     | CallProposed
     | CallStarted
     | CallProgressed
+    | CallLogged
     | CallEnded
     | SubAgentEvent
     | RunWarning

@@ -530,6 +530,7 @@ class Loop:
             deps=self._deps,
             budget=self._budget,
             after_tool=partial(self._hooks.after_tool, context),
+            model=self._model,
             last_response=state.last_response,
         )
         return executor
