@@ -23,6 +23,7 @@ SECTIONS: dict[str, Any] = {
     "[browser]": sections.BrowserSection,
     "[simulator]": sections.SimulatorSection,
     "[journal]": sections.JournalSection,
+    "[console]": sections.ConsoleSection,
     "[state]": sections.StateSection,
     "[mcp.servers.NAME]": McpServerConfig,
 }

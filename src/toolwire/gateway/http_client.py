@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.gateway.config import Config
+from toolwire.gateway.config import Config, ConsoleSection
 from toolwire.gateway.observability.access_log import AccessLog, RequestRecord
 from toolwire.gateway.providers.discovery import embedded_simulator
 from toolwire.gateway.server.launch import Gateway, build_gateway
@@ -65,7 +65,9 @@ class _LocalGateway:
         config = config or Config()
         # Only this client reaches the gateway, so nobody needs a key.
         server = replace(config.server, keys=(), host="127.0.0.1")
-        self._gateway: Gateway = build_gateway(replace(config, server=server), model=model, log=_QuietLog())
+        self._gateway: Gateway = build_gateway(
+            replace(config, server=server, console=ConsoleSection(enabled=False)), model=model, log=_QuietLog()
+        )
         self._resources = contextlib.AsyncExitStack()
         if self._gateway.simulator_socket is not None:
             self._resources.enter_context(self._gateway.simulator_socket)

@@ -65,12 +65,18 @@ class StreamConverter(Protocol):
         """Check that the stream is complete."""
 
 
+Arrival = tuple[float, int]
+"""Time on the monotonic clock, and size, of a chunk."""
+
+
 class AnswerRecorder:
     """Records the bodies of a provider's answers to one request, up to a number of bytes in total."""
 
     def __init__(self, limit: int) -> None:
         self._bytes_left = limit
         self._answers: list[list[bytes]] = []
+        self.arrivals: list[list[Arrival]] = []
+        """Times and sizes of the chunks of each body."""
 
     @property
     def bodies(self) -> list[bytes]:
@@ -80,13 +86,16 @@ class AnswerRecorder:
     def start_answer(self) -> Callable[[bytes], None]:
         """Start another answer, and return the function that records its chunks."""
         chunks: list[bytes] = []
+        arrivals: list[Arrival] = []
         if len(self._answers) < _MAX_ANSWERS:
             self._answers.append(chunks)
+            self.arrivals.append(arrivals)
 
         def record(data: bytes) -> None:
             """Record a chunk, unless the limit is reached."""
             chunks.append(data[: self._bytes_left])
             self._bytes_left -= len(chunks[-1])
+            arrivals.append((time.monotonic(), len(chunks[-1])))
 
         return record
 

@@ -165,6 +165,15 @@ class JournalSection(Section, frozen=True, kw_only=True):
     queue: Positive = 64 * 1024 * 1024
 
 
+class ConsoleSection(Section, frozen=True, kw_only=True):
+    """`[console]`: the page in the browser; `size` is in bytes."""
+
+    enabled: bool = True
+    bodies: bool = False
+    exchanges: Natural = 5000
+    size: Natural = 64 * 1024 * 1024
+
+
 class PolicySection(Section, frozen=True, kw_only=True):
     """`[policy]`: the tool calls an agent may make, as rules for `parse_rule`."""
 
@@ -241,6 +250,7 @@ class Config(Section, frozen=True, kw_only=True):
     limits: LimitsSection = LimitsSection()
     compaction: CompactionSection = CompactionSection()
     journal: JournalSection = JournalSection()
+    console: ConsoleSection = ConsoleSection()
     state: StateSection = StateSection()
     policy: PolicySection = PolicySection()
     tools: ToolsSection = ToolsSection()

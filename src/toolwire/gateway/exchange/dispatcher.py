@@ -197,6 +197,7 @@ class Dispatcher:
             heavy = heavy and is_heavy_body(body)
             decoded = await services.body_executor.run_in_thread(decode) if heavy else decode()
             request, client_request = decoded
+        observer.on_model(request.model or "")
         route_match = services.router.route(request.model)
         if route_match.is_default:
             observer.on_default_model(request.model or "")

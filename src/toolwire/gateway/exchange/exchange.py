@@ -79,6 +79,9 @@ class ExchangeObserver(Struct):
     def on_backend(self, backend: Backend) -> None:
         """Note the backend that is tried next."""
 
+    def on_model(self, requested: str) -> None:
+        """Note the model that the client requests."""
+
     def on_default_model(self, requested: str) -> None:
         """Note that a default model answers in place of an unknown one."""
 

@@ -192,6 +192,7 @@ async def dispatch_native(
 ) -> NativeResponse:
     """Send a request to the backends of its route that have the endpoint, and return the response."""
     endpoint, model = native_request.endpoint, native_request.model
+    observer.on_model(model or "")
     route_match = services.router.route(model)
     if route_match.is_default:
         observer.on_default_model(model or "")

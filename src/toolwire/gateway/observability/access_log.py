@@ -34,11 +34,13 @@ class RequestRecord(Struct, kw_only=True):
     method: str
     path: str
     started_at: float
+    responded_at: float | None = None  # when the response began
     duration: float = 0.0
     status: int = 0
     client: str = ""
     provider: str = ""
     model: str = ""
+    client_model: str = ""  # as the client names it
     requested: str = ""  # the client's model, where a default one answers instead
     streamed: bool = False
     failed: bool = False

@@ -6,7 +6,7 @@ Data for the journal is captured during the exchange and made into a record at i
 import time
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -30,7 +30,10 @@ from toolwire.journal.store import open_record_store
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.journal.writer import JournalWriter, RecordSink
 from toolwire.upstream.provider import Provider
-from toolwire.upstream.transport import AnswerRecorder
+from toolwire.upstream.transport import AnswerRecorder, Arrival
+
+if TYPE_CHECKING:
+    from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 
 
 class ExchangeCapture(Struct, gc=False):
@@ -49,6 +52,8 @@ class ExchangeCapture(Struct, gc=False):
     responded_at: float | None = None
     losses: list[Loss] | None = None
     response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader | BackgroundJob | None = None
+    arrivals: list[Arrival] = []
+    """Times and sizes of the chunks of the response body."""
 
     def set_request(self, upstream_request: UpstreamRequest) -> None:
         """Keep the upstream request and its time, and record the answers to it."""
@@ -69,6 +74,7 @@ class ExchangeCapture(Struct, gc=False):
         if self.body_chunks is not None and self.bytes_left >= len(data):
             self.bytes_left -= len(data)
             self.body_chunks.append(data)
+            self.arrivals.append((time.monotonic(), len(data)))
         else:
             self.bytes_left = 0
 
@@ -206,7 +212,7 @@ class Recorder:
         response = capture.response
         job = None if response is None or isinstance(response, BackgroundJob) else response.job
         if job is None or job.task is None:
-            self.journal.add(_finish_exchange(request_record, capture))
+            self.journal.add(finish_exchange(request_record, capture, with_bodies=bool(self._limit)))
         else:
             job.task.add_done_callback(lambda _: self._record_job(request_record, capture, job))
 
@@ -219,16 +225,18 @@ class Recorder:
             capture.append_body(job.final_body)
         if job.failure is not None:
             request_record.status, request_record.error = job.failure.status or 502, job.failure.message
-        self.journal.add(_finish_exchange(request_record, capture))
+        self.journal.add(finish_exchange(request_record, capture, with_bodies=bool(self._limit)))
 
 
 class Observability(Struct, frozen=True):
-    """The outputs that requests are reported to: access log, metrics, loss reports, and the journal if there is one."""
+    """The outputs that requests are reported to: access log, metrics, loss reports, and journal and console if any."""
 
     log: Callable[[RequestRecord], None]
     metrics: Metrics
     loss_store: LossStore
     recorder: Recorder | None
+    exchanges: "ExchangeBuffer | None" = None
+    """The exchanges that the console shows; None if it is disabled."""
 
 
 class RequestObserver(ExchangeObserver):
@@ -238,7 +246,7 @@ class RequestObserver(ExchangeObserver):
     record: RequestRecord
     principal: Principal = Principal("")
     capture: ExchangeCapture | None = None
-    """The data of the exchange for the journal; None if there is no journal."""
+    """The data of the exchange for journal and console; None if neither needs it."""
     request_losses: list[Loss] | None = None
     """The losses of the request sent last; None until one is sent."""
     losses: list[Loss] | None = None
@@ -247,13 +255,20 @@ class RequestObserver(ExchangeObserver):
     loss_entry: int | None = None
 
     def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> None:
-        """Start to capture the exchange, if there is a journal."""
-        if self.outputs.recorder is not None:
-            self.capture = self.outputs.recorder.start_capture(client_request, headers)
+        """Start to capture the exchange, if there is a journal or an open console."""
+        recorder, exchanges = self.outputs.recorder, self.outputs.exchanges
+        if recorder is not None:
+            self.capture = recorder.start_capture(client_request, headers)
+        if exchanges is not None and exchanges.is_watched:
+            exchanges.start(self, client_request)
 
     def on_backend(self, backend: Backend) -> None:
         """Set the backend of the log row."""
         self.record.provider, self.record.model = backend.provider.name, backend.model or ""
+
+    def on_model(self, requested: str) -> None:
+        """Note the requested model for the console."""
+        self.record.client_model = requested
 
     def on_default_model(self, requested: str) -> None:
         """Note the unknown model for the log."""
@@ -290,6 +305,7 @@ class RequestObserver(ExchangeObserver):
 
     def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""
+        self.record.responded_at = time.monotonic()
         if self.capture is not None:
             self.capture.set_response(response)
 
@@ -320,11 +336,13 @@ class RequestObserver(ExchangeObserver):
                 self.capture.losses = self.losses
         outputs.metrics.count_request(record)
         outputs.log(record)
+        if outputs.exchanges is not None:
+            outputs.exchanges.add(self)
         if outputs.recorder is not None and self.capture is not None:
             outputs.recorder.record_exchange(record, self.capture)
 
 
-def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) -> FinishedExchange:
+def finish_exchange(request_record: RequestRecord, capture: ExchangeCapture, *, with_bodies: bool) -> FinishedExchange:
     """Return what the journal's thread needs for the record, doing no more than must happen on the event loop."""
     client_request, upstream_request, response, now = (
         capture.client_request,
@@ -352,7 +370,7 @@ def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) ->
         )
     if capture.losses:
         entry.losses = capture.losses
-    if capture.body_chunks is not None:
+    if with_bodies and capture.body_chunks is not None:
         translated = b"" if upstream_request is None else upstream_request.body
         entry.bodies = Bodies(
             request=client_request.body, translated=translated, response=b"".join(capture.body_chunks)

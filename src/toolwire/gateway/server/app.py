@@ -16,6 +16,7 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.suggestions import suggest, unknown_name
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.console.console import PREFIX, Console
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
@@ -52,6 +53,8 @@ _POST_PATHS = ("/toolwire/translate", "/api/show")
 _GET_PATHS = ("/", "/metrics", "/api/version", "/api/ps", *MODEL_LIST_PATHS)
 
 
+_CONSOLE_PATHS = ("/", PREFIX)
+
 Dispatch = Callable[[], Awaitable[BufferedResponse | StreamedResponse]]
 ENDPOINTS = (
     *[(endpoint.path, f"POST {codec.name}") for codec in PROTOCOLS.values() for endpoint in codec.surface.endpoints],
@@ -64,6 +67,7 @@ ENDPOINTS = (
     ("/toolwire/exchanges/{id}/losses", "GET  losses of an exchange"),
     ("/metrics", "GET  metrics"),
     ("/healthz", "GET  health"),
+    ("/", "GET  the console, for browsers"),
 )
 """The paths that the gateway serves, each with its method and purpose."""
 
@@ -101,6 +105,7 @@ class App:
         resources: Resources,
         token_counter: TokenCounter,
         recorder: Recorder | None = None,
+        console: Console | None = None,
         scoreboard: Scoreboard | None = None,
         worker: int = 0,
     ) -> None:
@@ -114,7 +119,11 @@ class App:
         scoreboard = scoreboard or Scoreboard()
         self._metrics = metrics = Metrics(scoreboard, worker)
         self._loss_store = scoreboard.loss_store(worker)
-        self._observability = Observability(log, metrics, self._loss_store, recorder)
+        self._console = console
+        exchanges = None if console is None else console.buffer
+        self._observability = Observability(log, metrics, self._loss_store, recorder, exchanges)
+        if console is not None:
+            console.attach(self._observability)
         self._stream_quota = Quota(
             "streams", limits.streams, authenticator.key_quota(limits.streams), metrics.set_streams
         )
@@ -136,7 +145,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._handle_http(scope, receive, send)
+            if self._console is not None and scope["path"][:8] in _CONSOLE_PATHS and self._console.serves(scope):
+                await self._console.serve(scope, receive, send)
+            else:
+                await self._handle_http(scope, receive, send)
         elif scope["type"] == "lifespan":
             await run_lifespan(receive, send, self.close)
         elif scope["type"] == "websocket":
@@ -147,6 +159,11 @@ class App:
         self._dispatcher.close()
         if self._recorder is not None:
             self._recorder.journal.close()
+
+    def end_feeds(self) -> None:
+        """End the console's feeds, which would delay a stop of the server."""
+        if self._console is not None:
+            self._console.close()
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, convert any exception to an error response, and log the request."""

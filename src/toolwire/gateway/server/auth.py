@@ -19,6 +19,8 @@ class Principal(Struct, frozen=True):
 
     tenant: str
     """A digest of the key; empty for the anonymous caller of a server without keys."""
+    is_admin: bool = False
+    """Whether the console shows this caller the exchanges of all keys."""
 
 
 ANONYMOUS = Principal("")
@@ -36,6 +38,15 @@ class Authenticator:
         self._origins = frozenset(origins)
         self._allowed_hosts = set[bytes]()  # values of `Host` that passed the check
         self._key_share = key_share
+
+    @property
+    def requires_key(self) -> bool:
+        """Return whether callers need a key."""
+        return bool(self._keys)
+
+    def find_principal(self, tenant: str) -> Principal | None:
+        """Return the caller with this digest of a key; None if no key has it."""
+        return next((principal for principal in self._principals if principal.tenant == tenant), None)
 
     def key_quota(self, limit: int) -> int:
         """Return how many of `limit` uses one key may hold; a single key may hold all."""

@@ -5,10 +5,12 @@ import contextlib
 import gc
 import os
 import resource
+import secrets
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FrameType
 
 import uvicorn
 import uvloop
@@ -23,6 +25,7 @@ from toolwire.gateway.config import (
     override_server,
     state_directory,
 )
+from toolwire.gateway.console.console import Console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
@@ -105,6 +108,8 @@ class SharedResources(Struct, frozen=True):
 
     scoreboard: Scoreboard
     signing_keys: list[bytes]
+    console_secret: bytes
+    """Signs the sessions of the console."""
 
 
 def build_gateway(
@@ -155,6 +160,9 @@ def build_gateway(
         models=config.models,
         compaction=config.compaction,
     )
+    console = None
+    if config.console.enabled:
+        console = Console(config, dispatcher, authenticator, redactor, shared_resources.console_secret)
     app = App(
         dispatcher,
         authenticator,
@@ -164,6 +172,7 @@ def build_gateway(
         resources=Resources(conversation_state, config.limits),
         token_counter=TokenCounter(dispatcher, transport),
         recorder=build_recorder(config, available.values(), environment, log.write_line),
+        console=console,
         scoreboard=shared_resources.scoreboard,
         worker=worker,
     )
@@ -172,7 +181,11 @@ def build_gateway(
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
     """Create the scoreboard and load the signing keys."""
-    return SharedResources(Scoreboard(workers, config.limits.exchanges), load_signing_keys(config.server, environment))
+    return SharedResources(
+        Scoreboard(workers, config.limits.exchanges),
+        load_signing_keys(config.server, environment),
+        secrets.token_bytes(32),
+    )
 
 
 def startup_message(gateway: Gateway) -> str:
@@ -182,6 +195,8 @@ def startup_message(gateway: Gateway) -> str:
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
     key = "$TOOLWIRE_KEY" if server.keys else "none"
     lines = [f"toolwire listens on {root}"]
+    if gateway.config.console.enabled:
+        lines.append(f"see every exchange in a browser: {root}/")
     if gateway.state_error is not None:
         lines.append(
             f"state is unavailable, only stateless requests are served: {gateway.state_error} (run `toolwire doctor`)"
@@ -269,6 +284,15 @@ def _serve_on(
 class _Server(uvicorn.Server):
     """A uvicorn server that returns after a stop signal, instead of raising the signal again."""
 
+    def __init__(self, config: uvicorn.Config, end_feeds: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_feeds = end_feeds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop the server; streams without an end are ended."""
+        self._end_feeds()
+        super().handle_exit(sig, frame)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle stop signals on the event loop, without restoring handlers."""
@@ -311,7 +335,7 @@ async def serve_gateway(gateway: Gateway, listener: socket.socket, parent_fd: in
         exit_stack.push_async_callback(gateway.route_toolsets.close)
         exit_stack.callback(gateway.app.close)
         tune_interpreter()
-        server = _Server(uvicorn.Config(gateway.app, **uvicorn_options(gateway.config.limits)))
+        server = _Server(uvicorn.Config(gateway.app, **uvicorn_options(gateway.config.limits)), gateway.app.end_feeds)
         if parent_fd is not None:
             asyncio.get_running_loop().add_reader(parent_fd, _stop_orphan, server, parent_fd)
         await server.serve(sockets=[listener])

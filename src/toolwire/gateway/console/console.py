@@ -1,0 +1,330 @@
+"""The console's endpoints: the page at `/`, its files, and the data that it shows.
+
+Requests from other sites are rejected. Reading needs a viewer, and whatever acts needs the viewer's token as well.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from toolwire import __version__
+from toolwire.codec.suggestions import unknown_name
+from toolwire.gateway.config import Config
+from toolwire.gateway.console.assets import PAGE, SECURITY_HEADERS, find_asset
+from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
+from toolwire.gateway.console.exchange_details import build_details, build_record
+from toolwire.gateway.console.exchange_feed import ExchangeFeed, read_position
+from toolwire.gateway.console.exchange_rows import RowBuilder
+from toolwire.gateway.console.playground import (
+    MAX_BODY,
+    Playground,
+    RunRequest,
+    TranslationRequest,
+    find_refusals,
+    list_hosts,
+    run_on_simulator,
+    translate_to_all,
+)
+from toolwire.gateway.console.price_list import PriceList
+from toolwire.gateway.console.session import Sessions, Viewer, is_https, is_same_site
+from toolwire.gateway.exchange.dispatcher import Dispatcher
+from toolwire.gateway.observability.recorder import Observability
+from toolwire.gateway.server.auth import Authenticator
+from toolwire.journal.redaction import Redactor
+from toolwire.journal.store import build_bundle
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation.body import get_host_profile
+from toolwire.upstream.asgi import (
+    JSON_HEADER,
+    AsgiRequest,
+    BodyTooLarge,
+    ClientDisconnected,
+    Header,
+    Receive,
+    Scope,
+    Send,
+)
+
+PREFIX = "/console"
+_API = "/console/api/"
+_STATIC = "/console/static/"
+_NO_STORE: Header = (b"cache-control", b"no-store")
+_MAX_SMALL_BODY = 16 * 1024
+_T = TypeVar("_T")
+
+
+class ConsoleError(Exception):
+    """A request that the console rejects, with its status and message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SignIn(Struct, forbid_unknown_fields=True):
+    """The body of a sign-in."""
+
+    key: str
+
+
+class CaptureSwitch(Struct, forbid_unknown_fields=True):
+    """The body that switches capturing of bodies on for some seconds, or off."""
+
+    seconds: float
+
+
+class Console:
+    """Serves the page and its data."""
+
+    def __init__(
+        self,
+        config: Config,
+        dispatcher: Dispatcher,
+        authenticator: Authenticator,
+        redactor: Redactor,
+        secret: bytes,
+    ) -> None:
+        section, services = config.console, dispatcher.services
+        self.buffer = ExchangeBuffer(
+            section.exchanges,
+            section.size,
+            body_limit=config.limits.answer,
+            captures_always=section.bodies or (config.journal.enabled and config.journal.bodies),
+        )
+        self._is_journaled = config.journal.enabled and config.journal.bodies
+        self._router = services.router
+        self._redactor = redactor
+        self._authenticator = authenticator
+        self._sessions = Sessions(authenticator, secret)
+        self._rows = RowBuilder(services.router, PriceList(services.router, services.catalog))
+        self._feed = ExchangeFeed(self.buffer, self._rows, redactor, secrets.token_hex(4))
+        self._dispatcher = dispatcher
+        self._playground: Playground | None = None
+
+    def attach(self, observability: Observability) -> None:
+        """Set the outputs that runs from the page are reported to, like all requests."""
+        self._playground = Playground(self._dispatcher, observability, self._redactor)
+
+    def close(self) -> None:
+        """End open feeds, since the server stops."""
+        self._feed.is_closed = True
+
+    @staticmethod
+    def serves(scope: Scope) -> bool:
+        """Return whether a request is for the console: at `/`, only if it comes from a browser."""
+        path: str = scope["path"]
+        if path != "/":
+            return path == PREFIX or path.startswith(PREFIX + "/")
+        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+        return scope["method"] in ("GET", "HEAD") and b"text/html" in accept
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request to the console."""
+        request = AsgiRequest(scope, receive, send, dict(scope["headers"]))
+        try:
+            await self._serve_checked(request)
+        except ConsoleError as error:
+            await _respond_json(request, {"error": str(error)}, status=error.status)
+        except (ClientDisconnected, OSError):
+            return
+
+    async def _serve_checked(self, request: AsgiRequest) -> None:
+        """Check the origin of a request, and serve it by its path."""
+        path, method = request.path, request.method
+        if not self._authenticator.requires_key or b"origin" not in request.headers:
+            headers = {name: value for name, value in request.headers.items() if name != b"origin"}
+            if (reason := self._authenticator.rejection_reason(headers)) is not None:
+                raise ConsoleError(403, reason)
+        if path in ("/", PREFIX, PREFIX + "/"):
+            await _send_asset(request, PAGE)
+        elif path.startswith(_STATIC):
+            await _send_asset(request, path.removeprefix(_STATIC))
+        elif path.startswith(_API):
+            if not is_same_site(request, acts=method not in ("GET", "HEAD")):
+                raise ConsoleError(403, "the request comes from another site")
+            await self._serve_api(request, path.removeprefix(_API))
+        else:
+            raise ConsoleError(404, "not found")
+
+    async def _serve_api(self, request: AsgiRequest, path: str) -> None:
+        """Serve a request to the data of the page."""
+        if path == "session":
+            await self._serve_session(request)
+            return
+        if (viewer := self._sessions.viewer(request)) is None:
+            raise ConsoleError(401, "sign in first")
+        kind, _, argument = path.partition("/")
+        is_reading = request.method == "GET"
+        serve = (self._readers if is_reading else self._actions).get(kind)
+        if serve is None:
+            raise ConsoleError(404, "not found")
+        if not is_reading and (request.method != "POST" or not self._sessions.has_token(request, viewer)):
+            raise ConsoleError(403, "the token of this page is missing or has expired: reload the page")
+        await serve(request, viewer, argument)
+
+    @property
+    def _readers(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
+        """Return what can be read, by the first part of the path."""
+        return {
+            "feed": self._send_feed,
+            "exchanges": self._send_exchange,
+            "export": self._send_bundle,
+            "hosts": self._send_hosts,
+        }
+
+    @property
+    def _actions(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
+        """Return what acts or computes, by the first part of the path."""
+        return {"capture": self._switch_capture, "translate": self._translate, "run": self._run}
+
+    # ---- session
+
+    async def _serve_session(self, request: AsgiRequest) -> None:
+        """Describe the session, sign in, or sign out."""
+        if request.method == "POST":
+            sign_in = await read_json(request, SignIn, _MAX_SMALL_BODY)
+            cookie = self._sessions.sign_in(sign_in.key.strip(), is_secure=is_https(request))
+            if cookie is None:
+                raise ConsoleError(401, "this key is not valid")
+            await _respond_json(request, {"signed_in": True}, [(b"set-cookie", cookie.encode())])
+        elif request.method == "DELETE":
+            cookie = self._sessions.sign_out(is_secure=is_https(request))
+            await _respond_json(request, {"signed_in": False}, [(b"set-cookie", cookie.encode())])
+        else:
+            await _respond_json(request, self._describe_session(self._sessions.viewer(request)))
+
+    def _describe_session(self, viewer: Viewer | None) -> dict[str, Any]:
+        """Return what a page needs to know first."""
+        session: dict[str, Any] = {
+            "version": __version__,
+            "needs_key": self._sessions.needs_key,
+            "signed_in": viewer is not None,
+        }
+        if viewer is not None:
+            session |= {
+                "is_admin": viewer.is_admin,
+                "token": self._sessions.token(viewer),
+                "capture": self.buffer.capture_seconds,
+                "is_journaled": self._is_journaled,
+                "providers": [
+                    {"name": provider.name, "protocol": provider.protocol, "model": provider.default_model}
+                    for provider in self._router.providers.values()
+                ],
+            }
+        return session
+
+    # ---- exchanges
+
+    async def _send_feed(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Send the live feed."""
+        if self._feed.is_full:
+            raise ConsoleError(503, "too many pages are open")
+        await request.receive_body(0)
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"), _NO_STORE]
+        await request.start_response(200, [*headers, *SECURITY_HEADERS])
+        position = read_position(request.header("last-event-id"), self._feed.boot)
+        await self._feed.send(request, viewer, position)
+
+    async def _send_exchange(self, request: AsgiRequest, viewer: Viewer, id: str) -> None:
+        """Send everything about one exchange."""
+        exchange = self._find_exchange(viewer, id)
+        (row,) = await self._rows.build([exchange])
+        details = await asyncio.to_thread(
+            build_details, exchange, row, self._router, self._redactor, is_journaled=self._is_journaled
+        )
+        await _respond(request, 200, details, [JSON_HEADER])
+
+    async def _send_bundle(self, request: AsgiRequest, viewer: Viewer, id: str) -> None:
+        """Send one exchange as a zip file for a bug report."""
+        exchange = self._find_exchange(viewer, id)
+        bundle = await asyncio.to_thread(build_bundle, [build_record(exchange)], self._redactor, __version__)
+        name = f'attachment; filename="toolwire-{exchange.record.id}.zip"'
+        await _respond(
+            request, 200, bundle, [(b"content-type", b"application/zip"), (b"content-disposition", name.encode())]
+        )
+
+    def _find_exchange(self, viewer: Viewer, id: str) -> Any:
+        """Return an exchange that the viewer may see."""
+        exchange = self.buffer.find(id)
+        if exchange is None or not viewer.may_see(exchange.tenant):
+            raise ConsoleError(404, "this exchange is unknown, or too old to be in memory")
+        return exchange
+
+    async def _switch_capture(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Capture bodies for some seconds, or stop that."""
+        if not viewer.is_admin:
+            raise ConsoleError(403, "only an admin key may switch this")
+        switch = await read_json(request, CaptureSwitch, _MAX_SMALL_BODY)
+        self.buffer.capture_for(max(0.0, switch.seconds))
+        await _respond_json(request, {"capture": self.buffer.capture_seconds})
+
+    # ---- playground
+
+    async def _send_hosts(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Send the host profiles of each protocol."""
+        await _respond_json(request, {"hosts": list_hosts()})
+
+    async def _translate(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Translate a body without sending it."""
+        wanted = await read_json(request, TranslationRequest, MAX_BODY)
+        _require_protocols(wanted.protocol, wanted.target)
+        if wanted.provider is not None and self._playground is not None:
+            targets = [await self._playground.translate_for_provider(wanted, viewer)]
+        else:
+            targets = await asyncio.to_thread(translate_to_all, wanted)
+        own = get_host_profile("openai", wanted.protocol)
+        findings = [] if wanted.target or wanted.provider else find_refusals(wanted.body, wanted.protocol, own)
+        await _respond_json(request, {"targets": targets, "findings": findings})
+
+    async def _run(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Send a body to the simulator or a provider."""
+        wanted = await read_json(request, RunRequest, MAX_BODY)
+        _require_protocols(wanted.protocol, wanted.target)
+        if wanted.provider is None or self._playground is None:
+            await _respond_json(request, await run_on_simulator(wanted))
+        else:
+            await _respond_json(request, await self._playground.run(wanted, viewer))
+
+
+def _require_protocols(*names: str | None) -> None:
+    """Raise `ConsoleError` for an unknown protocol."""
+    for name in names:
+        if name is not None and name not in PROTOCOLS:
+            raise ConsoleError(400, unknown_name("protocol", name, PROTOCOLS))
+
+
+async def read_json(request: AsgiRequest, type_: type[_T], limit: int) -> _T:
+    """Read the body of a request as this type; raise `ConsoleError` if that fails."""
+    try:
+        return msgspec.json.decode(await request.receive_body(limit), type=type_)
+    except BodyTooLarge:
+        raise ConsoleError(413, f"the body is larger than {limit} bytes") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConsoleError(400, str(error)) from None
+
+
+async def _send_asset(request: AsgiRequest, name: str) -> None:
+    """Send a static file, or 304 if the browser has it."""
+    asset = find_asset(name) if len(name) < 100 else None
+    if asset is None or request.method not in ("GET", "HEAD"):
+        raise ConsoleError(404, "not found")
+    if request.headers.get(b"if-none-match") == asset.etag:
+        await request.respond(304, b"", list(asset.headers))
+        return
+    await request.respond(200, asset.body, list(asset.headers))
+
+
+async def _respond_json(
+    request: AsgiRequest, value: Any, headers: list[Header] | None = None, status: int = 200
+) -> None:
+    """Send a value as JSON."""
+    await _respond(request, status, msgspec.json.encode(value), [JSON_HEADER, *(headers or [])])
+
+
+async def _respond(request: AsgiRequest, status: int, body: bytes, headers: list[Header]) -> None:
+    """Send a body that no cache may store."""
+    await request.respond(status, body, [*headers, _NO_STORE, *SECURITY_HEADERS])

@@ -1,0 +1,205 @@
+"""The latest exchanges, in memory: bounded in count, and their bodies in bytes.
+
+While no page is open and no bodies are captured, an exchange costs one entry at its end.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import Loss
+from toolwire.gateway.exchange.exchange import ClientRequest
+from toolwire.gateway.observability.access_log import RequestRecord
+from toolwire.gateway.observability.recorder import (
+    ExchangeCapture,
+    FinishedExchange,
+    RequestObserver,
+    finish_exchange,
+)
+from toolwire.upstream.transport import Arrival
+
+MAX_CAPTURE_SECONDS = 3600.0
+_ARRIVAL_SIZE = 100  # bytes in memory
+_QUIET_PATHS = ("/favicon.ico",)
+
+
+class CapturedExchange(Struct, gc=False):
+    """What was captured of one exchange: its record with bodies, and the times of the chunks."""
+
+    finished: FinishedExchange
+    response_arrivals: list[Arrival]
+    answer_arrivals: list[list[Arrival]]
+    upstream_path: str = ""
+    """Path of the request to the provider."""
+
+    @property
+    def size(self) -> int:
+        """Return the approximate size in bytes."""
+        arrivals = len(self.response_arrivals) + sum(map(len, self.answer_arrivals))
+        return self.finished.size + _ARRIVAL_SIZE * arrivals
+
+
+class BufferedExchange(Struct, gc=False):
+    """One exchange, finished or under way."""
+
+    number: int
+    """Position in the order in which exchanges finished, from 1; 0 while under way."""
+    at: float
+    """Arrival of the request, in seconds since the epoch."""
+    tenant: str
+    record: RequestRecord
+    losses: list[Loss]
+    captured: CapturedExchange | None = None
+    is_evicted: bool = False
+    """The bodies were captured, and dropped for those of later exchanges."""
+
+
+class ExchangeBuffer:
+    """The latest exchanges of one process, and those under way while a page is open."""
+
+    def __init__(self, count: int, size: int, *, body_limit: int, captures_always: bool = False) -> None:
+        self.is_watched = captures_always
+        """Whether exchanges are followed from their start: a page is open, or bodies are captured."""
+        self.last_number = 0
+        self._ring: deque[BufferedExchange] = deque(maxlen=max(1, count))
+        self._size = size
+        self._used = 0
+        self._captured: deque[BufferedExchange] = deque()
+        self._body_limit = min(body_limit, size)
+        self._captures_always = captures_always
+        self._capture_ends_at = 0.0  # on the monotonic clock
+        self._watchers = 0
+        self._open: dict[str, RequestObserver] = {}
+
+    @property
+    def capture_seconds(self) -> float | None:
+        """Return for how many more seconds bodies are captured; None for always."""
+        return None if self._captures_always else max(0.0, self._capture_ends_at - time.monotonic())
+
+    def capture_for(self, seconds: float) -> None:
+        """Capture the bodies of exchanges that start within this time; 0 stops it."""
+        self._capture_ends_at = time.monotonic() + min(seconds, MAX_CAPTURE_SECONDS)
+        self._update_watched()
+
+    def watch(self) -> None:
+        """Note that a page is open."""
+        self._watchers += 1
+        self._update_watched()
+
+    def unwatch(self) -> None:
+        """Note that a page was closed."""
+        self._watchers -= 1
+        self._update_watched()
+
+    def _update_watched(self) -> None:
+        """Follow exchanges from their start if that is needed, and forget those under way if not."""
+        self.is_watched = bool(self._watchers) or self.capture_seconds != 0
+        if not self._watchers:
+            self._open.clear()
+
+    def start(self, observer: RequestObserver, client_request: ClientRequest) -> None:
+        """Follow an exchange from its start, and capture its bodies if that is on."""
+        if self._watchers:
+            self._open[observer.record.id] = observer
+        if self.capture_seconds == 0:
+            if not self._watchers:
+                self.is_watched = False  # the time of capturing is over
+        elif observer.capture is None or observer.capture.body_chunks is None:
+            trace_parent = "" if observer.capture is None else observer.capture.trace_parent
+            observer.capture = ExchangeCapture(client_request, trace_parent, [], self._body_limit)
+
+    def add(self, observer: RequestObserver) -> None:
+        """Add a finished exchange. Requests that are no exchanges are added only if they failed."""
+        record = observer.record
+        if self._open:
+            self._open.pop(record.id, None)
+        if not record.client and (record.status < 400 or record.path in _QUIET_PATHS):
+            return
+        self.last_number = number = self.last_number + 1
+        exchange = _buffered(observer, number)
+        if exchange.captured is not None:
+            self._reserve(exchange)
+        ring = self._ring
+        if len(ring) == ring.maxlen and (oldest := ring[0]).captured is not None:
+            self._release(oldest)
+        ring.append(exchange)
+
+    def _reserve(self, exchange: BufferedExchange) -> None:
+        """Count the bytes of an exchange, and drop the bodies of the oldest ones over the limit."""
+        if exchange.captured is None:
+            return
+        self._captured.append(exchange)
+        self._used += exchange.captured.size
+        while self._used > self._size and self._captured:
+            self._release(self._captured[0])
+
+    def _release(self, exchange: BufferedExchange) -> None:
+        """Drop the bodies of an exchange, which is the oldest that has any."""
+        if exchange.captured is not None:
+            self._used -= exchange.captured.size
+            exchange.captured, exchange.is_evicted = None, True
+            self._captured.popleft()
+
+    def after(self, number: int, limit: int) -> list[BufferedExchange]:
+        """Return at most `limit` exchanges that finished after the one with this number, in order."""
+        first = self.last_number - len(self._ring) + 1
+        start = max(0, number + 1 - first)
+        return list(islice(self._ring, start, start + limit))
+
+    def under_way(self, seconds: float) -> Iterator[BufferedExchange]:
+        """Yield the exchanges that have been under way for longer than this."""
+        now = time.monotonic()
+        for observer in self._open.values():
+            if now - observer.record.started_at > seconds:
+                yield _buffered(observer, 0)
+
+    def find(self, id: str) -> BufferedExchange | None:
+        """Return an exchange by its id; None if it is unknown or too old."""
+        if (observer := self._open.get(id)) is not None:
+            return _buffered(observer, 0)
+        return next((exchange for exchange in reversed(self._ring) if exchange.record.id == id), None)
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the approximate bytes of all captured bodies."""
+        return self._used
+
+
+def _buffered(observer: RequestObserver, number: int) -> BufferedExchange:
+    """Return an exchange as far as it is known."""
+    record = observer.record
+    if record.exception is not None:
+        record = replace(record, exception=None)  # its frames would keep everything alive
+    losses = observer.losses
+    if losses is None:
+        losses = observer.request_losses or []
+    exchange = BufferedExchange(
+        number,
+        time.time() - (time.monotonic() - record.started_at),
+        observer.principal.tenant,
+        record,
+        losses,
+    )
+    if (capture := observer.capture) is not None and capture.body_chunks is not None:
+        exchange.captured = _captured(record, capture, losses)
+    return exchange
+
+
+def _captured(record: RequestRecord, capture: ExchangeCapture, losses: list[Loss]) -> CapturedExchange:
+    """Return what was captured of an exchange."""
+    if not capture.losses:
+        capture.losses = losses
+    upstream_request = capture.upstream_request
+    return CapturedExchange(
+        finish_exchange(record, capture, with_bodies=True),
+        capture.arrivals,
+        [] if capture.answers is None else capture.answers.arrivals,
+        "" if upstream_request is None else upstream_request.route.path or "",
+    )

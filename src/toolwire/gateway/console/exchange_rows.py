@@ -1,0 +1,110 @@
+"""Exchanges as rows of the console's list."""
+
+from msgspec import Struct
+
+from toolwire.canonical.errors import Loss
+from toolwire.gateway.console.exchange_buffer import BufferedExchange
+from toolwire.gateway.console.price_list import PriceList
+from toolwire.gateway.exchange.routing import Router
+
+MAX_TEXT = 300
+
+
+class LossCounts(Struct, omit_defaults=True):
+    """The number of losses by severity."""
+
+    error: int = 0
+    warning: int = 0
+    info: int = 0
+
+
+class ExchangeRow(Struct, omit_defaults=True, gc=False):
+    """One row; times are in seconds, `cost` is in US dollars."""
+
+    id: str
+    number: int
+    at: float
+    path: str
+    method: str = ""
+    client: str = ""
+    client_model: str = ""
+    provider: str = ""
+    protocol: str = ""
+    """Protocol of the provider."""
+    model: str = ""
+    status: int = 0
+    streamed: bool = False
+    is_open: bool = False
+    failed: bool = False
+    first: float | None = None
+    """Time until the response began."""
+    duration: float = 0.0
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cost: float | None = None
+    losses: LossCounts | None = None
+    calls: dict[str, int] | None = None
+    failovers: int = 0
+    error: str = ""
+    has_bodies: bool = False
+
+
+class RowBuilder:
+    """Builds the rows of exchanges."""
+
+    def __init__(self, router: Router, prices: PriceList) -> None:
+        self._router = router
+        self.prices = prices
+
+    async def build(self, exchanges: list[BufferedExchange]) -> list[ExchangeRow]:
+        """Return the rows of exchanges, with their costs."""
+        await self.prices.load({(exchange.record.provider, exchange.record.model) for exchange in exchanges})
+        return [self._row(exchange) for exchange in exchanges]
+
+    def _row(self, exchange: BufferedExchange) -> ExchangeRow:
+        """Return the row of an exchange."""
+        record, usage = exchange.record, exchange.record.usage
+        provider = self._router.providers.get(record.provider)
+        is_open = exchange.number == 0
+        row = ExchangeRow(
+            id=record.id,
+            number=exchange.number,
+            at=exchange.at,
+            path=record.path[:MAX_TEXT],
+            method=record.method,
+            client=record.client,
+            client_model=record.client_model[:MAX_TEXT],
+            provider=record.provider,
+            protocol="" if provider is None else provider.protocol,
+            model=record.model[:MAX_TEXT],
+            status=record.status if is_open else record.status or 499,
+            streamed=record.streamed,
+            is_open=is_open,
+            failed=record.failed,
+            first=None if record.responded_at is None else record.responded_at - record.started_at,
+            duration=record.duration,
+            calls=record.calls,
+            failovers=record.failovers,
+            error=record.error[:MAX_TEXT],
+            has_bodies=exchange.captured is not None,
+        )
+        if usage is not None:
+            row.input, row.output, row.cache_read = usage.input_tokens, usage.output_tokens, usage.cache_read
+            row.cost = self.prices.cost(record.provider, record.model, usage)
+        if exchange.losses:
+            row.losses = count_losses(exchange.losses)
+        return row
+
+
+def count_losses(losses: list[Loss]) -> LossCounts:
+    """Return the number of losses by severity."""
+    counts = LossCounts()
+    for loss in losses:
+        if loss.severity == "error":
+            counts.error += 1
+        elif loss.severity == "warning":
+            counts.warning += 1
+        else:
+            counts.info += 1
+    return counts

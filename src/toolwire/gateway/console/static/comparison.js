@@ -1,0 +1,78 @@
+// Two bodies side by side, with what was dropped, changed or added marked at its place, and the list of losses above.
+
+import { ExactNumber, parseJson } from './api.js';
+import { button, copyText, element, iconButton, replace } from './dom.js';
+import { formatBytes, plural } from './format.js';
+import { compare } from './json_compare.js';
+import { JsonTree } from './json_tree.js';
+
+const ORDER = { error: 0, warning: 1, info: 2 };
+const SEVERITY_WORDS = { error: 'error', warning: 'warning', info: 'note' };
+const MAX_LISTED = 12;
+
+/** Parse a body, or return it as text. */
+export function parseBody(text) {
+  try {
+    return parseJson(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The list of losses; `onChoose` gets the index of the chosen one. */
+export function lossList(losses, onChoose) {
+  const sorted = losses.map((loss, index) => ({ loss, index })).sort((one, other) => ORDER[one.loss.severity] - ORDER[other.loss.severity]);
+  const list = element('ol', { class: 'losses' });
+  const addItems = (items) => list.append(...items.map(({ loss, index }) => element('li', {},
+    button([
+      element('span', { class: `severity ${loss.severity}` }, SEVERITY_WORDS[loss.severity]),
+      element('span', { class: 'loss-kind' }, loss.kind),
+      element('code', { class: 'loss-path' }, loss.target ?? (loss.path || '(body)')),
+      element('span', { class: 'loss-reason' }, loss.reason),
+    ], () => onChoose?.(index), { class: `loss ${loss.severity}` }))));
+  addItems(sorted.slice(0, MAX_LISTED));
+  if (sorted.length > MAX_LISTED) {
+    const more = element('li', {}, button(`Show ${sorted.length - MAX_LISTED} more`, () => { more.remove(); addItems(sorted.slice(MAX_LISTED)); }, { class: 'button' }));
+    list.append(more);
+  }
+  return list;
+}
+
+function pane(title, subtitle, body, tree) {
+  return element('section', { class: 'pane', 'aria-label': title },
+    element('header', { class: 'pane-head' }, element('h3', {}, title), element('span', { class: 'pane-subtitle' }, subtitle), element('span', { class: 'pane-size' }, formatBytes(new Blob([body]).size)),
+      iconButton('copy', `Copy ${title.toLowerCase()}`, () => copyText(body, 'Body'), { isCompact: true })),
+    element('div', { class: 'pane-body', tabindex: 0, role: 'region', 'aria-label': `${title}, body` }, tree));
+}
+
+/** Build a comparison. `left` and `right` have `title`, `subtitle`, `text` and `protocol`. */
+export function buildComparison({ left, right, losses, empty = 'Nothing was lost.' }) {
+  const values = [parseBody(left.text), parseBody(right.text)];
+  const isSameProtocol = left.protocol === right.protocol;
+  const areJson = values.every((value) => typeof value !== 'string');
+  const marks = areJson ? compare(values[0], values[1], losses, { isSameProtocol }) : { left: new Map(), right: new Map() };
+  const trees = [];
+  const hover = (text) => trees.forEach((tree) => tree.highlight?.(text));
+  const build = (value, side, label) => {
+    if (typeof value === 'string') return element('pre', { class: 'plain' }, value || '(empty)');
+    const tree = new JsonTree(value, { marks: marks[side], label, onHover: hover });
+    trees.push(tree);
+    return tree.root;
+  };
+  const panes = [pane(left.title, left.subtitle, left.text, build(values[0], 'left', left.title)), pane(right.title, right.subtitle, right.text, build(values[1], 'right', right.title))];
+  const choose = (index) => {
+    const loss = losses[index];
+    const [tree, pointer] = loss.kind === 'added' && loss.target !== undefined ? [trees[1], loss.target] : [trees[0], loss.path];
+    tree?.show(pointer);
+  };
+  const list = element('div', { class: 'loss-area' });
+  replace(list, losses.length ? lossList(losses, choose) : element('p', { class: 'nothing-lost' }, empty));
+  const hasOnly = ['left', 'right'].some((side) => [...marks[side].values()].some((found) => found.some((mark) => mark.kind === 'only')));
+  const legend = element('p', { class: 'legend' },
+    isSameProtocol ? 'Same protocol: fields are compared at equal paths. ' : 'Point at a value to see where it went. ',
+    hasOnly ? [element('span', { class: 'legend-sign' }, '·'), ' marks values that only this side has: renamed, rewritten or set by the target’s form.'] : null);
+  return { root: element('div', { class: 'comparison' }, list, legend, element('div', { class: 'panes' }, panes)), choose, trees };
+}
+
+export const isExact = (value) => value instanceof ExactNumber;
+export const lossSummary = (losses) => (losses.length ? plural(losses.length, 'loss').replace('losss', 'losses') : 'no losses');

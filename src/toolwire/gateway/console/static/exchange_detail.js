@@ -1,0 +1,226 @@
+// One exchange: its facts, the request and the response on both sides, its streams, and what others would have been sent.
+
+import { act, read } from './api.js';
+import { buildComparison, lossList } from './comparison.js';
+import { curlCommand, keyHeader } from './commands.js';
+import { button, copyText, element, icon, iconButton, replace } from './dom.js';
+import { lossChips, statusBadge } from './exchange_list.js';
+import { formatCost, formatCount, formatDateTime, formatDuration, protocolTitle } from './format.js';
+import { buildTimeline } from './timeline.js';
+
+const TABS = [['request', 'Request'], ['response', 'Response'], ['stream', 'Stream'], ['elsewhere', 'Other providers']];
+
+export class ExchangeDetail {
+  constructor(app, id, tab, onClose) {
+    this.app = app;
+    this.id = id;
+    this.onClose = onClose;
+    this.tab = TABS.some(([name]) => name === tab) ? tab : 'request';
+    this.head = element('header', { class: 'detail-head' });
+    this.tabs = element('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts of the exchange' });
+    this.body = element('div', { class: 'detail-body', role: 'tabpanel', id: 'detail-panel', tabindex: 0 });
+    this.root = element('div', { class: 'detail-root' }, this.head, this.tabs, this.body);
+    this.abort = new AbortController();
+    this.built = {};
+    const known = app.store.rows.get(id);
+    if (known) this.drawHead(known);
+    this.onCapture = () => { if (this.data && !this.data.bodies) this.draw(); };
+    addEventListener('capture', this.onCapture);
+    this.load();
+  }
+
+  close() {
+    this.abort.abort();
+    removeEventListener('capture', this.onCapture);
+  }
+
+  async load() {
+    try {
+      this.data = await read(`exchanges/${encodeURIComponent(this.id)}`, this.abort.signal);
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      replace(this.tabs);
+      replace(this.head, element('div', { class: 'detail-title' }, element('h2', {}, this.id), iconButton('close', 'Close', this.onClose, { isCompact: true })));
+      replace(this.body, element('p', { class: 'hint' }, `${error.message}.`));
+      return;
+    }
+    this.built = {};
+    this.drawHead(this.data.row);
+    this.drawTabs();
+    this.draw();
+  }
+
+  /** The row changed: load the details again, unless that is under way. */
+  update(row) {
+    this.drawHead(row);
+    if (!row.is_open || !this.data) this.load();
+  }
+
+  drawHead(row) {
+    const { data } = this;
+    const usage = data?.usage ?? {};
+    const facts = [
+      ['First token', formatDuration(row.first)],
+      ['Total', row.is_open ? 'under way' : formatDuration(row.duration)],
+      ['Tokens in', row.input === undefined ? '' : formatCount(row.input)],
+      ['From cache', row.cache_read ? formatCount(row.cache_read) : ''],
+      ['Tokens out', row.output === undefined ? '' : formatCount(row.output)],
+      ['Reasoning', usage.reasoning ? formatCount(usage.reasoning) : ''],
+      ['Cost', formatCost(row.cost)],
+      ['Stop', data?.stop_reasons?.join(', ') ?? ''],
+      ['Calls', row.calls ? Object.entries(row.calls).map(([outcome, count]) => `${count} ${outcome.replaceAll('_', ' ')}`).join(', ') : ''],
+      ['Failovers', row.failovers ? String(row.failovers) : ''],
+      ['Strict', data?.strict ?? ''],
+    ].filter(([, text]) => text);
+    const tools = element('div', { class: 'detail-tools' },
+      iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: 'Copy the client’s request as a curl command (c)', disabled: !data?.bodies }),
+      data?.upstream ? iconButton('copy', 'Copy provider curl', () => copyText(curlCommand(data.upstream.url, [...data.upstream.headers ?? [], ...(data.upstream.key_header ? [keyHeader(data.upstream.key_header, 'KEY')] : [])], data.bodies.translated), 'Command'), { title: 'Copy the request to the provider as a curl command' }) : null,
+      iconButton('copy', 'Copy replay', () => this.copyReplay(), { title: 'Copy the command that sends it again, to the same or another provider', disabled: !data }),
+      element('a', { class: 'button', href: `/console/api/export/${encodeURIComponent(this.id)}`, download: `toolwire-${this.id}.zip`, title: 'Download as a zip file for a bug report, without secrets' }, icon('download'), element('span', {}, 'Export')));
+    replace(this.head,
+      element('div', { class: 'detail-title' }, iconButton('back', 'Back to the list', this.onClose, { isCompact: true, class: 'button compact narrow-only' }), statusBadge(row), element('h2', {}, row.client_model || row.model || row.path), lossChips(row.losses), iconButton('close', 'Close (Esc)', this.onClose, { isCompact: true, class: 'button compact wide-only push' })),
+      element('p', { class: 'detail-path' },
+        row.client ? element('span', { class: 'protocol' }, protocolTitle(row.client)) : null, element('code', {}, `${row.method ?? 'POST'} ${row.path}`),
+        row.provider ? [element('span', { class: 'route-arrow', 'aria-label': 'to' }, '→'), element('span', { class: 'protocol' }, protocolTitle(row.protocol)), element('strong', {}, `${row.provider}/${row.model ?? ''}`)] : null),
+      row.error ? element('p', { class: 'detail-error', role: 'note' }, row.error) : null,
+      element('dl', { class: 'facts' }, facts.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text)))),
+      element('div', { class: 'detail-foot' }, tools, element('span', { class: 'detail-id' }, element('time', {}, formatDateTime(row.at)), ' ', button(this.id, () => copyText(this.id, 'Id'), { class: 'id-button', title: 'Copy the id' }))));
+  }
+
+  drawTabs() {
+    const { data } = this;
+    const count = (direction) => data.losses.filter((loss) => loss.direction === direction).length;
+    const badges = { request: count('request'), response: count('response') };
+    replace(this.tabs, TABS.map(([name, label]) => element('button', {
+      type: 'button', role: 'tab', class: 'tab', id: `tab-${name}`, 'aria-selected': String(this.tab === name), 'aria-controls': 'detail-panel', tabindex: this.tab === name ? 0 : -1,
+      onclick: () => this.selectTab(name), onkeydown: (event) => this.onTabKey(event),
+    }, label, badges[name] ? element('span', { class: 'tab-count', title: 'losses' }, String(badges[name])) : null)));
+    this.body.setAttribute('aria-labelledby', `tab-${this.tab}`);
+  }
+
+  onTabKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.nextTab(step);
+    this.tabs.querySelector('[aria-selected="true"]').focus();
+  }
+
+  nextTab(step) {
+    const index = TABS.findIndex(([name]) => name === this.tab);
+    this.selectTab(TABS[(index + step + TABS.length) % TABS.length][0]);
+  }
+
+  selectTab(tab) {
+    if (!tab || tab === this.tab || !TABS.some(([name]) => name === tab)) return;
+    this.tab = tab;
+    history.replaceState(null, '', `#/exchanges/${encodeURIComponent(this.id)}/${tab}`);
+    if (!this.data) return;
+    this.drawTabs();
+    this.draw();
+  }
+
+  draw() {
+    const { data, tab } = this;
+    if (!data) return;
+    if (!data.bodies) {
+      replace(this.body, this.missingBodies());
+      return;
+    }
+    this.built[tab] ??= { request: () => this.requestTab(), response: () => this.responseTab(), stream: () => buildTimeline({ row: data.row, streams: data.streams, provider: data.row.provider }), elsewhere: () => this.elsewhereTab() }[tab]();
+    replace(this.body, this.built[tab]);
+    this.body.scrollTop = 0;
+  }
+
+  requestTab() {
+    const { data } = this;
+    const { row, bodies } = data;
+    const cut = data.cut?.length ? element('p', { class: 'hint' }, `Too long to show in full: ${data.cut.join(', ')}. The export has everything.`) : null;
+    if (!bodies.translated) {
+      return element('div', {}, cut, element('p', { class: 'hint' }, 'Nothing was sent to a provider.'), buildComparison({
+        left: { title: 'From the client', subtitle: protocolTitle(row.client), text: bodies.request ?? '', protocol: row.client }, right: { title: 'To the provider', subtitle: 'not sent', text: '', protocol: '' },
+        losses: data.losses.filter((loss) => loss.direction === 'request'),
+      }).root);
+    }
+    return element('div', {}, cut, buildComparison({
+      left: { title: 'From the client', subtitle: protocolTitle(row.client), text: bodies.request ?? '', protocol: row.client },
+      right: { title: `To ${row.provider}`, subtitle: protocolTitle(row.protocol), text: bodies.translated, protocol: row.protocol },
+      losses: data.losses.filter((loss) => loss.direction === 'request'),
+      empty: row.client === row.protocol && bodies.request === bodies.translated ? 'Passed through: the bytes are equal.' : 'Nothing was lost in the request.',
+    }).root);
+  }
+
+  responseTab() {
+    const { data } = this;
+    const { row, bodies } = data;
+    const answers = bodies.answers ?? [];
+    const losses = data.losses.filter((loss) => loss.direction === 'response');
+    if (!answers.length && !bodies.response) return element('p', { class: 'hint' }, row.is_open ? 'The response has not begun.' : 'There was no response.');
+    const sections = answers.slice(0, -1).map((answer, index) => element('details', { class: 'earlier' }, element('summary', {}, `Answer ${index + 1} of ${answers.length}, before the last`), element('pre', { class: 'plain' }, answer)));
+    return element('div', {}, row.streamed ? element('p', { class: 'hint' }, 'Streams are shown as one response here; their events are in the tab Stream.') : null, sections, buildComparison({
+      left: { title: `From ${row.provider || 'the gateway'}`, subtitle: row.protocol ? protocolTitle(row.protocol) : '', text: answers.at(-1) ?? '', protocol: row.protocol },
+      right: { title: 'To the client', subtitle: protocolTitle(row.client), text: bodies.response ?? '', protocol: row.client },
+      losses, empty: 'Nothing was lost in the response.',
+    }).root);
+  }
+
+  elsewhereTab() {
+    const { data, app } = this;
+    const area = element('div', { class: 'elsewhere' });
+    const result = element('div', { class: 'elsewhere-result', 'aria-live': 'polite' });
+    import('./targets.js').then(({ TargetPicker }) => {
+      const picker = new TargetPicker(app, async (target) => {
+        replace(result, element('p', { class: 'hint' }, 'Translating …'));
+        try {
+          const answer = await act('translate', { protocol: data.row.client, body: data.bodies.request ?? '', stream: data.row.streamed ?? false, model: data.row.client_model ?? null, ...target.request });
+          replace(result, targetResult(answer.targets[0], target, data));
+        } catch (error) {
+          replace(result, element('p', { class: 'problem' }, error.message));
+        }
+      });
+      replace(area, element('p', { class: 'hint' }, 'What another provider would have been sent in place of this request, and what would have been lost. Nothing is sent.'), picker.root, result,
+        element('p', {}, element('a', { class: 'button', href: '#/playground', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request ?? '' }; } }, icon('external'), element('span', {}, 'Open in the playground'))));
+      picker.choose(picker.first(data.row.protocol));
+    });
+    return area;
+  }
+
+  missingBodies() {
+    const { data, app } = this;
+    const reason = data.missing_bodies === 'evicted' ? 'The bodies of this exchange were dropped from memory for later ones.' : 'The bodies of this exchange were not captured.';
+    return element('div', { class: 'missing' },
+      data.losses.length ? [element('h3', {}, 'Losses'), lossList(data.losses)] : null,
+      element('p', {}, `${reason} `, app.session.is_admin ? 'To compare both sides field by field, capture the bodies of the next exchanges. They stay in the memory of the gateway, bounded, and never leave it.' : 'Ask an admin of this gateway to capture bodies.'),
+      app.session.is_admin && app.captureEndsAt <= Date.now() && app.capture !== null ? button('Capture bodies for 15 minutes', () => app.switchCapture(), { class: 'button primary' }) : null,
+      app.captureEndsAt > Date.now() ? element('p', { class: 'hint' }, 'Bodies of new exchanges are captured now: send the request again.') : null);
+  }
+
+  copyCurl() {
+    const { data } = this;
+    if (!data?.bodies) return;
+    const headers = [['content-type', 'application/json'], ...(data.client_headers ?? [])];
+    if (this.app.session.needs_key) headers.push(keyHeader('authorization', 'TOOLWIRE_KEY'));
+    copyText(curlCommand(location.origin + data.row.path, headers, data.bodies.request ?? ''), 'Command');
+  }
+
+  copyReplay() {
+    const { data } = this;
+    if (data.replay) {
+      copyText(`${data.replay} --to PROVIDER/MODEL`, 'Command (without --to, it goes to the same provider)');
+      return;
+    }
+    copyText(`toolwire journal replay ${this.id}`, 'Command');
+    replace(document.getElementById('toast'), element('span', {}, 'Copied. It works once the journal records bodies: toolwire serve --record-bodies'));
+  }
+}
+
+function targetResult(answer, target, data) {
+  const refused = answer.refused ? element('p', { class: 'detail-error' }, answer.refused) : null;
+  const findings = (answer.findings ?? []).length ? element('div', { class: 'findings' }, element('h3', {}, `${target.title} would refuse it`), element('ul', {}, answer.findings.map((finding) => element('li', { class: finding.level }, element('code', {}, finding.path || '(body)'), ' ', finding.message)))) : null;
+  if (answer.refused) return refused;
+  return element('div', {}, findings, buildComparison({
+    left: { title: 'From the client', subtitle: protocolTitle(data.row.client), text: data.bodies.request ?? '', protocol: data.row.client },
+    right: { title: `To ${target.title}`, subtitle: protocolTitle(answer.protocol), text: answer.body, protocol: answer.protocol },
+    losses: answer.losses ?? [], empty: 'Nothing would be lost.',
+  }).root);
+}

@@ -1,0 +1,93 @@
+// The view of exchanges: the list, and beside it the exchange that is selected.
+
+import { button, copyText, element, replace } from './dom.js';
+import { ExchangeDetail } from './exchange_detail.js';
+import { ExchangeList } from './exchange_list.js';
+
+export class ExchangesView {
+  constructor(app) {
+    this.app = app;
+    this.list = new ExchangeList(app.store, (id, options) => this.open(id, options));
+    this.list.drawEmpty = (area, hasRows) => this.drawEmpty(area, hasRows);
+    this.side = element('aside', { class: 'detail', 'aria-label': 'Exchange', hidden: true });
+    this.root = element('div', { class: 'exchanges' }, element('h1', { class: 'offscreen' }, 'Exchanges'), this.list.root, this.side);
+    this.onRows = (event) => {
+      const row = event.detail.find((candidate) => candidate.id === this.detail?.id);
+      if (row) this.detail.update(row);
+    };
+    app.store.addEventListener('rows', this.onRows);
+  }
+
+  navigate([id, tab]) {
+    if (!id) {
+      this.detail?.close();
+      this.detail = null;
+      this.side.hidden = true;
+      this.root.classList.remove('with-detail');
+      this.list.select(null);
+      return;
+    }
+    if (this.detail?.id === id) {
+      this.detail.selectTab(tab);
+      return;
+    }
+    const wanted = tab ?? this.detail?.tab;
+    this.detail?.close();
+    this.detail = new ExchangeDetail(this.app, id, wanted, () => this.dismiss());
+    replace(this.side, this.detail.root);
+    this.side.hidden = false;
+    this.root.classList.add('with-detail');
+    this.list.select(id);
+  }
+
+  open(id, { isPreview = false } = {}) {
+    const hash = `#/exchanges/${encodeURIComponent(id)}`;
+    if (isPreview && location.hash.startsWith('#/exchanges')) {
+      history.replaceState(null, '', hash);
+      clearTimeout(this.previewTimer);
+      this.previewTimer = setTimeout(() => this.navigate([id]), 60); // not for each row that is passed over
+    } else location.hash = hash;
+  }
+
+  dismiss() {
+    location.hash = '#/exchanges';
+    this.list.grid.focus();
+  }
+
+  onKey(event) {
+    switch (event.key) {
+      case '/': this.list.search.focus(); return true;
+      case 'p': this.list.togglePause(); return true;
+      case 'j': this.list.move(1); return true;
+      case 'k': this.list.move(-1); return true;
+      case 'Escape': if (this.detail) this.dismiss(); return true;
+      case '[': this.detail?.nextTab(-1); return true;
+      case ']': this.detail?.nextTab(1); return true;
+      case 'c': this.detail?.copyCurl(); return true;
+      default: return false;
+    }
+  }
+
+  drawEmpty(area, hasRows) {
+    if (hasRows) {
+      replace(area, element('h2', {}, 'No exchange matches'), element('p', {}, 'Change the search or the filters.'),
+        button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
+      return;
+    }
+    const { origin } = location;
+    const samples = [
+      ['Claude Code', `ANTHROPIC_BASE_URL=${origin} ANTHROPIC_AUTH_TOKEN=none claude`],
+      ['Codex', `codex -c openai_base_url=${origin}/v1`],
+      ['Any OpenAI client', `OPENAI_BASE_URL=${origin}/v1 OPENAI_API_KEY=none python your_agent.py`],
+      ['curl', `curl ${origin}/v1/messages -H 'content-type: application/json' -d '{"model": "simulator/any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
+    ];
+    replace(area, element('h2', {}, 'Waiting for the first request'), element('p', {}, 'Every request through this gateway appears here as it happens. Point a client at it:'),
+      element('dl', { class: 'samples' }, samples.map(([name, command]) => [element('dt', {}, name), element('dd', {}, element('code', {}, command), button('Copy', () => copyText(command, 'Command'), { 'aria-label': `Copy the command for ${name}` }))])));
+  }
+
+  close() {
+    this.detail?.close();
+    this.list.close();
+    this.app.store.removeEventListener('rows', this.onRows);
+  }
+}

@@ -1,0 +1,56 @@
+// The choice of a target for a translation: a configured provider, or a protocol with the profile of a host.
+
+import { read } from './api.js';
+import { element, replace } from './dom.js';
+import { PROTOCOL_NAMES, protocolTitle } from './format.js';
+
+let hosts = null;
+
+/** Return the host profiles of each protocol. */
+export async function loadHosts() {
+  hosts ??= (await read('hosts')).hosts;
+  return hosts;
+}
+
+export class TargetPicker {
+  constructor(app, onChoose) {
+    this.onChoose = onChoose;
+    this.providers = app.session.providers ?? [];
+    this.buttons = element('div', { class: 'pills', role: 'group', 'aria-label': 'Target' });
+    this.host = element('select', { class: 'select', 'aria-label': 'Host', hidden: true, onchange: () => this.choose({ ...this.chosen, host: this.host.value }) });
+    this.root = element('div', { class: 'target-picker' }, this.buttons, this.host);
+    this.draw();
+  }
+
+  get options() {
+    return [
+      ...this.providers.map((provider) => ({ key: `provider ${provider.name}`, provider: provider.name, protocol: provider.protocol, title: provider.name })),
+      ...PROTOCOL_NAMES.map((protocol) => ({ key: `protocol ${protocol}`, protocol, title: protocolTitle(protocol) })),
+    ];
+  }
+
+  /** Return the first target that differs from a protocol. */
+  first(protocol) {
+    return this.options.find((option) => option.protocol !== protocol) ?? this.options[0];
+  }
+
+  draw() {
+    replace(this.buttons, this.options.map((option) => element('button', {
+      type: 'button', class: `pill ${option.provider ? 'provider' : ''}`, 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
+    }, option.title)));
+  }
+
+  async choose(option) {
+    this.chosen = option;
+    this.draw();
+    this.host.hidden = Boolean(option.provider);
+    if (!option.provider) {
+      const known = (await loadHosts())[option.protocol] ?? [];
+      const current = option.host ?? '';
+      replace(this.host, element('option', { value: '' }, 'the vendor’s own server'), known.map((host) => element('option', { value: host.name, selected: host.name === current }, host.title)));
+      this.host.hidden = known.length === 0;
+    }
+    const host = option.host || null;
+    this.onChoose({ title: option.host ? [...this.host.options].find((entry) => entry.value === option.host)?.text ?? option.host : option.title, request: option.provider ? { provider: option.provider } : { target: option.protocol, host } });
+  }
+}

@@ -1,0 +1,35 @@
+"""These tests drive a real Chromium and fail without one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.gateway.console.chromium.console_setup import ConsoleGateway, run_console_gateway
+from toolwire.runtime.tools.browser import ChromiumNotFound, find_chromium
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    try:
+        find_chromium(None)
+    except ChromiumNotFound as missing:
+        pytest.exit(str(missing), returncode=1)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=Path(find_chromium(None)), chromium_sandbox=os.geteuid() != 0
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[ConsoleGateway]:
+    with ExitStack() as stack:
+        yield run_console_gateway(stack, tmp_path)

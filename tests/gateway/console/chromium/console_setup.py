@@ -1,0 +1,168 @@
+"""A gateway with a console, in front of strict simulated hosts, and the requests of some clients."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+from msgspec import Struct
+from playwright.sync_api import Browser, Page
+
+from tests.support.deadlines import DEADLINE
+from tests.support.servers.asgi import serve_app
+from toolwire.codec.hosts.registry import profile_named
+from toolwire.gateway.config import parse_config
+from toolwire.gateway.server.app import App
+from toolwire.gateway.server.launch import build_gateway
+from toolwire.upstream.simulator.app import Simulator
+
+UPSTREAM_KEY = "sk-upstream-key-0123456789abcdef"
+WEATHER = {
+    "name": "get_weather",
+    "description": "Get the current weather in a city.",
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "City and country, such as Oslo, Norway"},
+            "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+        },
+        "required": ["city"],
+    },
+}
+SYSTEM = "You are a careful assistant of a travel agency.\nAnswer in one paragraph. Never guess a temperature."
+
+
+class ConsoleGateway(Struct):
+    """A running gateway."""
+
+    url: str
+    app: App
+    client: httpx.Client
+
+    def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        return self.client.post(
+            self.url + path, json=body, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
+
+    def open_page(self, browser: Browser, path: str = "/", **options: Any) -> Page:
+        context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | options))
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.set_default_timeout(DEADLINE * 1000)
+        page.goto(self.url + path)
+        return page
+
+    def capture_bodies(self, seconds: float = 3600) -> None:
+        assert self.app._console is not None
+        self.app._console.buffer.capture_for(seconds)
+
+
+CONFIG = """
+{extra}
+[providers.groq]
+protocol = "openai-chat"
+base_url = "{groq}"
+host = "groq"
+api_key = "{key}"
+default_model = "llama-3.3-70b-versatile"
+
+[providers.anthropic]
+protocol = "anthropic"
+base_url = "{anthropic}"
+api_key = "{key}"
+default_model = "claude-sonnet-4-5"
+
+[providers.gemini]
+protocol = "gemini"
+base_url = "{gemini}"
+api_key = "{key}"
+default_model = "gemini-2.5-pro"
+
+[state]
+path = ":memory:"
+"""
+
+
+def run_console_gateway(stack: ExitStack, folder: Path, extra: str = "", pace: float = 0) -> ConsoleGateway:
+    """Serve a gateway and its simulated hosts until the stack is closed."""
+    hosts = {
+        "groq": Simulator(["openai-chat"], profiles=[profile_named("groq")], pace=pace),
+        "anthropic": Simulator(["anthropic"], pace=pace),
+        "gemini": Simulator(["gemini"], pace=pace),
+    }
+    urls = {name: stack.enter_context(serve_app(app)) for name, app in hosts.items()}
+    environment = {"HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    config = parse_config(CONFIG.format(extra=extra, key=UPSTREAM_KEY, **urls), environment)
+    gateway = build_gateway(config, environment=environment)
+    url = stack.enter_context(serve_app(gateway.app))
+    stack.callback(gateway.app.end_feeds)
+    client = stack.enter_context(httpx.Client(timeout=DEADLINE))
+    return ConsoleGateway(url, gateway.app, client)
+
+
+def claude_request(model: str = "groq/llama-3.3-70b-versatile", **fields: Any) -> dict[str, Any]:
+    """Return a request as a client of Anthropic's protocol sends it, with fields that others lack."""
+    return {
+        "model": model,
+        "max_tokens": 1024,
+        "top_k": 40,
+        "temperature": 0.7,
+        "system": [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}],
+        "tools": [WEATHER],
+        "metadata": {"user_id": "user-4711"},
+        "messages": [{"role": "user", "content": "Should I take an umbrella to Oslo today?"}],
+    } | fields
+
+
+def chat_request(model: str, text: str = "Hello", **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}]} | fields
+
+
+def send_traffic(gateway: ConsoleGateway) -> None:
+    """Send what a console of a busy day shows: several clients, streams, calls, errors and losses."""
+    gateway.post(
+        "/v1/chat/completions", chat_request("anthropic/claude-sonnet-4-5", seed=7, logit_bias={"50256": -100})
+    )
+    gateway.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5"))
+    gateway.post(
+        "/v1/responses",
+        {"model": "gemini/gemini-2.5-pro", "input": "Summarize the plot of Hamlet.", "truncation": "auto", "user": "u"},
+    )
+    gateway.post("/v1/messages", claude_request(stream=True))
+    gateway.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile", n=3))
+    gateway.post("/v1/chat/completions", chat_request("nowhere/gpt-9"))
+    gateway.post(
+        "/v1beta/models/anthropic/claude-opus-4-1:streamGenerateContent?alt=sse",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "Write a long poem about the sea. " * 200}]}],
+            "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
+        },
+    )
+    conversation = claude_request(
+        "gemini/gemini-2.5-pro",
+        stream=True,
+        thinking={"type": "enabled", "budget_tokens": 2048},
+        max_tokens=4096,
+        temperature=1,
+        messages=[
+            {"role": "user", "content": "Should I take an umbrella to Oslo today?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "toolu_01", "name": "get_weather", "input": {"city": "Oslo, Norway"}}
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_01",
+                        "content": json.dumps({"temperature": 7, "rain": True}),
+                    }
+                ],
+            },
+        ],
+    )
+    gateway.post("/v1/messages", conversation)
