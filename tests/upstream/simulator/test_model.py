@@ -189,7 +189,8 @@ def test_vendor_tool_run_by_the_client_is_callable() -> None:
     bash = {"type": "bash_20250124", "name": "bash"}
     search = {"type": "web_search_20250305", "name": "web_search"}
     text = 'bash {"command": "ls"} and web_search {"query": "x"}'
-    assert claude(text, bash, search) == [("bash", '{"command": "ls"}')]
+    assert claude(text, bash, search) == [("web_search", '{"query": "x"}'), ("bash", '{"command": "ls"}')]
+    assert claude("web_search for x", search) == []
 
 
 def test_tool_for_programs_only_is_not_called() -> None:

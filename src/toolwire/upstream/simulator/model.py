@@ -17,6 +17,7 @@ from toolwire.canonical.tools import FreeformTool
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, FUNCTION_ADAPTER, computers_of
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS
 from toolwire.translation.stages.tool_call_parsers.rendering import WrittenCall
+from toolwire.upstream.simulator.hosted_tools import as_functions
 from toolwire.upstream.simulator.prompt import (
     Prompt,
     RequestedCall,
@@ -24,6 +25,7 @@ from toolwire.upstream.simulator.prompt import (
     call_names,
     example_prompt,
     fill_object,
+    find_exact_calls,
     find_requested_calls,
     read_prompt,
 )
@@ -65,7 +67,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
     thinking: str | None = None
     text: str | None = None
-    calls: tuple[ReplyCall, ...] = ()
+    calls: tuple[ReplyCall, ...] = ()  # also of hosted tools that the request declares
     # Actions on the screen, and the safety checks that the user must acknowledge before them.
     actions: tuple[Action, ...] = ()
     checks: tuple[SafetyCheck, ...] = ()
@@ -79,7 +81,7 @@ def generate_reply(request: Request, protocol: str) -> Reply:
     """Generate the reply of the model: calls that the user requests, or else text."""
     prompt = read_prompt(request)
     actions = find_requested_actions(request, prompt.text) if prompt.is_new else ()
-    calls = () if actions else _choose_calls(prompt)
+    calls = () if actions else (*_hosted_calls(prompt), *_choose_calls(prompt))
     text = None if calls or actions else _compose_text(request, prompt)
     if not is_thinking_enabled(protocol, request):
         return Reply(text=text, calls=calls, actions=actions)
@@ -104,6 +106,15 @@ def write_as_text(reply: Reply, dialect: str) -> Reply:
     blocks = [reply.text or "", DIALECTS[dialect].render_calls(calls) if calls else ""]
     text = thinking + "\n".join(filter(None, blocks))
     return replace(reply, thinking=None, text=text or None, calls=())
+
+
+def _hosted_calls(prompt: Prompt) -> tuple[ReplyCall, ...]:
+    """Return the calls of hosted tools that a new prompt requests with their exact arguments."""
+    if not prompt.is_new or not prompt.hosted:
+        return ()
+    return tuple(
+        ReplyCall(call.tool.name, call.arguments) for call in find_exact_calls(prompt.text, as_functions(prompt.hosted))
+    )
 
 
 def _choose_calls(prompt: Prompt) -> tuple[ReplyCall, ...]:

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from toolwire.canonical.content import Message, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, ToolChoice
+from toolwire.canonical.tools import FreeformTool, FunctionTool, HostedTool, NativeTool, ToolChoice
 from toolwire.codec.encoding.client_tools import TOOL_SEARCH
 from toolwire.codec.encoding.tools import conversation_tools
+from toolwire.upstream.simulator.hosted_tools import hosted_tools_of
 from toolwire.upstream.simulator.schema_examples import (
     Schema,
     build_example,
@@ -45,6 +46,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
     # Tool results since the last assistant message.
     results: tuple[ToolResult, ...]
     tools: tuple[CallableTool, ...]
+    # Tools that the provider runs, by name.
+    hosted: dict[str, HostedTool]
     # Whether `tool_choice` requires a call.
     requires_call: bool
     allows_parallel_calls: bool
@@ -67,6 +70,7 @@ def read_prompt(request: Request) -> Prompt:
             if isinstance(part, ToolResult) and part.executor == "client"
         ),
         tools=_callable_tools(request, choice),
+        hosted={} if choice.mode == "none" else hosted_tools_of(request),
         requires_call=choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required),
         allows_parallel_calls=choice.parallel is not False,
     )
@@ -182,14 +186,9 @@ def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[Request
     """
     if not text or not tools:
         return []
-    mentions = _find_mentions(text, tools)
-    exact = [
-        RequestedCall(tool, arguments)
-        for tool, start, end in mentions
-        if (arguments := _json_object_after(text, tool, end))
-    ]
-    if exact:
+    if exact := find_exact_calls(text, tools):
         return exact
+    mentions = _find_mentions(text, tools)
     requested = [mention for mention in mentions if _is_requested(text, *mention)]
     first_mentions = {(tool.namespace, tool.name): (tool, end) for tool, _, end in reversed(requested)}
     ordered = sorted(first_mentions.values(), key=lambda mention: mention[1])
@@ -203,6 +202,15 @@ def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[Request
     words = set(re.findall(r"\w+", text.lower()))
     lookup_tool = next((tool for tool in tools if _mentions_subject(words, tool)), None)
     return [] if lookup_tool is None else _build_calls(lookup_tool, text, 0, len(text))
+
+
+def find_exact_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[RequestedCall]:
+    """Return the calls that a text requests by a tool name and the JSON object that follows it."""
+    return [
+        RequestedCall(tool, arguments)
+        for tool, _, end in _find_mentions(text, tools)
+        if (arguments := _json_object_after(text, tool, end))
+    ]
 
 
 def build_required_call(text: str, tool: _AnyTool) -> RequestedCall:

@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.computer import ACTION_KINDS, Action, SafetyCheck
-from toolwire.canonical.content import Message, Part, Reasoning, ReasoningText, Text, ToolCall
+from toolwire.canonical.content import Citation, Message, Part, Reasoning, ReasoningText, Text, ToolCall
 from toolwire.canonical.errors import ApiError
-from toolwire.canonical.events import Event, PartDelta, ResponseStart
+from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, ResponseStart
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
@@ -29,6 +29,7 @@ from toolwire.codec.encoding.computer import (
 )
 from toolwire.codec.models.gemini import signs_calls
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.simulator.hosted_tools import HostedCall, describe_calls, hosted_parts, hosted_tools_of
 from toolwire.upstream.simulator.model import Reply, ReplyCall
 from toolwire.upstream.simulator.prompt import is_client_tool_search
 from toolwire.upstream.simulator.provider_traits import (
@@ -120,23 +121,34 @@ class ResponseBuilder:
         parts: list[Part] = []
         if reply.thinking is not None and (reasoning := self._build_reasoning(reply.thinking)) is not None:
             parts.append(reasoning)
+        hosted, calls = self._split_calls(reply.calls)
+        if hosted:
+            parts += hosted_parts(hosted, self._request, self._protocol, self._nonce)
+            parts += [] if reply.stop == "paused" else [describe_calls(hosted)]
         if reply.text is not None:
             parts.append(Text(text=reply.text))
         thinking = reply.thinking is not None
-        parts += [
-            self._build_call(call, index, number, after_thinking=thinking) for number, call in enumerate(reply.calls)
-        ]
+        parts += [self._build_call(call, index, number, after_thinking=thinking) for number, call in enumerate(calls)]
         if reply.actions:
             computer_calls = build_computer_calls(self._request, self._protocol, reply.actions, reply.checks)
-            call_count = len(reply.calls)
+            call_count = len(calls)
             parts += [
                 self._sign_call(call, index, call_count + offset, after_thinking=thinking)
                 for offset, call in enumerate(computer_calls)
             ]
         parts, stop = _apply_limits(parts, self._request)
         if stop is None:
-            stop = Stop(reason=reply.stop or ("tool_use" if reply.calls or reply.actions else "end_turn"))
+            stop = Stop(reason=reply.stop or ("tool_use" if calls or reply.actions else "end_turn"))
         return Candidate(index=index, messages=(Message(role="assistant", parts=tuple(parts)),), stop=stop)
+
+    def _split_calls(self, calls: tuple[ReplyCall, ...]) -> tuple[list[HostedCall], list[ReplyCall]]:
+        """Separate the calls of hosted tools that the request declares from those that the client runs."""
+        hosted = hosted_tools_of(self._request)
+        is_hosted = [call.name in hosted and call.namespace is None for call in calls]
+        return (
+            [HostedCall(hosted[call.name], call.arguments) for call, yes in zip(calls, is_hosted, strict=True) if yes],
+            [call for call, yes in zip(calls, is_hosted, strict=True) if not yes],
+        )
 
     def _build_reasoning(self, text: str) -> Reasoning | None:
         """Build the signed reasoning part; None if it would be empty."""
@@ -256,7 +268,7 @@ _MAX_CHUNKS = 400
 def chunk_response(response: Response) -> Iterator[list[Event]]:
     """Split a response into groups of events that are sent together, with long texts in several deltas."""
     group: list[Event] = []
-    for event in unfold(response):
+    for event in _with_citation_deltas(unfold(response)):
         if isinstance(event, ResponseStart):
             group.append(_without_final_usage(event))
         elif isinstance(event, PartDelta) and event.text:
@@ -267,6 +279,20 @@ def chunk_response(response: Response) -> Iterator[list[Event]]:
             group.append(event)
     if group:
         yield group
+
+
+def _with_citation_deltas(events: Iterator[Event]) -> Iterator[Event]:
+    """Yield the events with citations after the text that cites, as providers send them."""
+    cited: dict[tuple[int, int], tuple[Citation, ...]] = {}
+    for event in events:
+        if isinstance(event, PartStart) and isinstance(event.part, Text) and event.part.annotations:
+            cited[event.candidate, event.index] = event.part.annotations
+            yield replace(event, part=replace(event.part, annotations=None))
+            continue
+        if isinstance(event, PartEnd):
+            for citation in cited.pop((event.candidate, event.index), ()):
+                yield PartDelta(index=event.index, candidate=event.candidate, annotation=citation)
+        yield event
 
 
 def _without_final_usage(event: ResponseStart) -> ResponseStart:
