@@ -53,7 +53,12 @@ from toolwire.protocols.openai_responses.settings import (
     encode_thinking,
     included_fields,
 )
-from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, decode_tools, encode_tools
+from toolwire.protocols.openai_responses.tools import (
+    HOSTED_TOOLS,
+    decode_tools,
+    encode_tools,
+    include_hosted_results,
+)
 from toolwire.protocols.openai_responses.wire import (
     CONSTRAINT_FAMILY,
     ECHO_FAMILY,
@@ -310,6 +315,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
         body["tools"] = tools
     body["tool_choice"] = encode_choice(request, plan, has_tools=bool(tools))
     body["parallel_tool_calls"] = encode_parallel(request, plan, has_tools=bool(tools))
+    include_hosted_results(tools or (), body, plan)
     encode_sampling(request, body, plan)
     body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
     remove_unsupported_sampling(body, getattr(body["reasoning"], "effort", None), plan)

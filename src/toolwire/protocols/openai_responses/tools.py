@@ -1,6 +1,7 @@
 """Tool declarations of the Responses API, MCP servers included; `settings` has the tool choice."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -150,6 +151,11 @@ HOSTED_TOOLS = HostedToolNames(
     },
     native_kinds=("web_search", "code_execution"),
 )
+_INCLUDED_RESULTS = {
+    "web_search": "web_search_call.action.sources",
+    "code_interpreter": "code_interpreter_call.outputs",
+}
+"""The results of hosted tools by type, which the API returns only on request."""
 _VERSION_SUFFIX = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CLIENT_TOOLS = ("apply_patch", "local_shell", "computer", "computer_use", "computer_use_preview")
 _FORMAT_FORM = "openai-responses:format:"
@@ -363,6 +369,16 @@ def _encode_hosted(tool: NativeTool, path: SourcePath, plan: ItemPlan) -> dict[s
     if tool.hosted is not None and tool.hosted.kind == "code_execution":
         return {"type": "code_interpreter", "container": {"type": "auto"}, **options}
     return {"type": "web_search", **options}
+
+
+def include_hosted_results(tools: Sequence[Any], body: dict[str, Any], plan: ItemPlan) -> None:
+    """Request the results of hosted tools, which other vendors return unasked, by `include`."""
+    if plan.same_protocol:
+        return
+    kinds = [tool.get("type") for tool in tools if isinstance(tool, dict)]
+    included = [name for kind, name in _INCLUDED_RESULTS.items() if kind in kinds]
+    if included:
+        body["include"] = included
 
 
 def _encode_function(tool: FunctionTool, path: SourcePath, plan: ItemPlan) -> Any:

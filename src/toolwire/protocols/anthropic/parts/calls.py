@@ -12,6 +12,7 @@ from toolwire.canonical.tools import HostedKind, Tool, ToolRef
 from toolwire.codec.encoding.arguments import encode_object_arguments
 from toolwire.codec.encoding.fallbacks import readable_text
 from toolwire.codec.encoding.hosted_tools import (
+    accepts_native,
     decode_hosted_use,
     hosted_call_as_text,
     hosted_query,
@@ -56,6 +57,7 @@ read_change = Reader[ChangeShape](ChangeShape, FAMILY).read
 _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
 _ILLEGAL = re.compile("[^a-zA-Z0-9_]")
+_SERVER_ID_PREFIX = "srvtoolu_"
 READABLE_FIELDS = frozenset(
     (
         "text",
@@ -219,9 +221,10 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode a call that a provider ran itself; for the model, another provider's call becomes text."""
-    if not plan.same_protocol and plan.for_client:
+    is_native = plan.same_protocol or _is_returned(part, part.id, plan)
+    if not is_native and plan.for_client:
         return _encode_foreign_call_for_client(part, located_part, plan)
-    if not plan.same_protocol:
+    if not is_native:
         plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return TextBlock(text=hosted_call_as_text(part))
     arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
@@ -237,6 +240,17 @@ def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encodin
     shape.caller = _encode_caller(part.caller)
     shape.cache_control = encode_cache(part.cache, located_part.path, plan)
     return encode_with_extras(shape, part, FAMILY)
+
+
+def _is_returned(part: ToolCall | ToolResult, id: str | None, plan: EncodingPlan) -> bool:
+    """Return whether Anthropic ran this hosted call, so that the block goes back as it was.
+
+    Only Anthropic's own blocks decode to these kinds, and other vendors' ids lack the prefix.
+    """
+    kind = part.native or ""
+    is_hosted = kind == "server_tool_use" or kind.endswith("_tool_result")
+    is_accepted = not plan.for_client and accepts_native("server", plan.target.host)
+    return is_hosted and (id or "").startswith(_SERVER_ID_PREFIX) and is_accepted
 
 
 def _encode_foreign_call_for_client(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
@@ -262,10 +276,11 @@ def _encode_caller(caller: Caller | None) -> Any:
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
     """Encode the result of a call that a provider ran; for the model, another provider's result becomes text."""
-    if not plan.same_protocol and plan.for_client:
+    is_native = plan.same_protocol or _is_returned(part, part.call_id, plan)
+    if not is_native and plan.for_client:
         return _encode_foreign_result_for_client(part, located_part, plan)
     content = part.content[0] if part.content else None
-    if not plan.same_protocol:
+    if not is_native:
         text = content.gist if isinstance(content, OpaquePart) else None
         plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
         failed = "" if part.status == "ok" else " failed"
@@ -348,7 +363,7 @@ def _encode_page(page: Citation) -> dict[str, Any]:
 
 def _server_id(id: str) -> str:
     """Return the id with the `srvtoolu_` prefix and characters that server tool calls require."""
-    return id if id.startswith("srvtoolu_") else "srvtoolu_" + _ILLEGAL.sub("", id)
+    return id if id.startswith(_SERVER_ID_PREFIX) else _SERVER_ID_PREFIX + _ILLEGAL.sub("", id)
 
 
 def _mcp_id(id: str | None) -> str:

@@ -35,6 +35,7 @@ from toolwire.codec.encoding.fallbacks import (
     report_item_reference,
     report_setting_change,
 )
+from toolwire.codec.encoding.hosted_tools import accepts_native
 from toolwire.codec.encoding.media import media_summary, summarize_binary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
@@ -298,6 +299,9 @@ def _encode_citations(part: Text, located_part: LocatedPart, plan: EncodingPlan)
         return [encode_citation(citation) for citation in part.annotations]
     citations: list[Any] = []
     for index, citation in enumerate(part.annotations):
+        if not plan.for_client and FAMILY in (citation.extras or {}) and accepts_native("server", plan.target.host):
+            citations.append(encode_citation(citation))  # with the encrypted index that Anthropic wants back
+            continue
         pointer = f"/content/{plan.output_index}/citations/{len(citations)}"
         encoded = encode_foreign_citation(citation, (*located_part.path, "annotations", index), pointer, plan)
         if encoded is not None:

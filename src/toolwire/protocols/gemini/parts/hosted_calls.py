@@ -41,6 +41,9 @@ _OUTCOME_FORM = "gemini:outcome:"
 _OUTCOMES = ("OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED", UNSET)
 
 
+_CODE_PARTS = ("executableCode", "codeExecutionResult")
+_PART_NAMES = (*_CODE_PARTS, "toolCall", "toolResponse")
+
 # ---- decode
 
 
@@ -160,7 +163,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
 
     Another provider's call becomes text for the model, and a hosted call for the client.
     """
-    if plan.same_protocol:
+    if plan.same_protocol or _is_returned(part, plan):
         return [encode_shape(with_signature(_encode_same_protocol_call(part), part, located_part, plan), part)]
     if (google_part := _encode_step_call(part, located_part, plan)) is not None:
         return [_with_signature(google_part, part, plan)]
@@ -172,6 +175,13 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
         return []
     plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     return [_encode_hosted_call(hosted_query(part), plan)]
+
+
+def _is_returned(part: ToolCall | ToolResult, plan: EncodingPlan) -> bool:
+    """Return whether Gemini ran this hosted call, so that the part goes back as it was."""
+    if plan.for_client or part.native not in _PART_NAMES:
+        return False
+    return part.native in _CODE_PARTS or not is_before_gemini_3(plan)
 
 
 def _encode_same_protocol_call(part: ToolCall) -> PartShape:
@@ -190,7 +200,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
     """
     content = part.content[0] if part.content else None
     body = content.body if isinstance(content, OpaquePart) else None
-    if plan.same_protocol:
+    if plan.same_protocol or _is_returned(part, plan):
         return [encode_shape(_with_signature(_encode_same_protocol_result(part, body), part, plan), part)]
     if (google_part := _encode_step_result(part, located_part, plan)) is not None:
         return [_with_signature(google_part, part, plan)]

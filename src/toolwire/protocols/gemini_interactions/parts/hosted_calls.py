@@ -105,7 +105,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
 
     Another provider's call becomes text for the model, and a step for the client.
     """
-    if plan.same_protocol:
+    if plan.same_protocol or _is_returned(part, plan):
         return _encode_same_protocol_call(part)
     if plan.from_gemini and (step := _encode_part_call(part, located_part, plan)) is not None:
         return step
@@ -125,6 +125,13 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
     return _encode_hosted_call(hosted_query(part), plan)
 
 
+def _is_returned(part: ToolCall | ToolResult, plan: StepPlan) -> bool:
+    """Return whether the Interactions API ran this hosted call, so that the step goes back as it was."""
+    kind = part.native or ""
+    name = kind.removesuffix("_call").removesuffix("_result")
+    return not plan.for_client and name != kind and HOSTED_TOOLS.kind(name) is not None
+
+
 def _encode_same_protocol_call(part: ToolCall) -> Any:
     """Encode a hosted call step that came from the Interactions API."""
     shape = ServerCall(type=part.native or "", id=none_to_unset(part.id), server_name=none_to_unset(part.namespace))
@@ -141,7 +148,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Step
 
     Another provider's result becomes text for the model, and a step for the client.
     """
-    if plan.same_protocol:
+    if plan.same_protocol or _is_returned(part, plan):
         return _encode_same_protocol_result(part)
     if plan.from_gemini and (step := _encode_part_result(part, located_part, plan)) is not None:
         return step
