@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
-    from toolwire.canonical.content import Inline, Media, Message, Text
+    from toolwire.canonical.content import Citation, Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
     from toolwire.canonical.response import Response, Usage
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolwire.mcp_servers import mcp
     from toolwire.runtime.calls.approval import ApprovalRequest
     from toolwire.runtime.function_tool import tool
+    from toolwire.runtime.hosted_tools import CodeExecution, WebFetch, WebSearch
     from toolwire.runtime.policy import Policy
     from toolwire.runtime.run.context import RunContext
     from toolwire.runtime.run.events import (
@@ -57,6 +58,8 @@ __all__ = [
     "CallProgressed",
     "CallProposed",
     "CallStarted",
+    "Citation",
+    "CodeExecution",
     "Config",
     "DecodeError",
     "Hooks",
@@ -94,6 +97,8 @@ __all__ = [
     "TurnEnded",
     "TurnStarted",
     "Usage",
+    "WebFetch",
+    "WebSearch",
     "async_http_client",
     "check",
     "continue_request",
@@ -117,6 +122,8 @@ _MODULES = {
     "CallProgressed": "runtime.run.events",
     "CallProposed": "runtime.run.events",
     "CallStarted": "runtime.run.events",
+    "Citation": "canonical.content",
+    "CodeExecution": "runtime.hosted_tools",
     "Config": "gateway.config.sections",
     "DecodeError": "canonical.errors",
     "Hooks": "runtime.run.hooks",
@@ -154,6 +161,8 @@ _MODULES = {
     "TurnEnded": "runtime.run.events",
     "TurnStarted": "runtime.run.events",
     "Usage": "canonical.response",
+    "WebFetch": "runtime.hosted_tools",
+    "WebSearch": "runtime.hosted_tools",
     "async_http_client": "gateway.http_client",
     "check": "tool_cycle",
     "continue_request": "tool_cycle",

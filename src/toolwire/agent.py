@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.gateway.config import Config
+from toolwire.gateway.config.search import with_search_backend
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStepLog, RunStore, decode_stored
@@ -84,7 +85,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         output: The type of the answer, `run.output`: a pydantic model, dataclass, TypedDict, msgspec struct, or a list
             or union of such types. The default is text.
         output_retries: How often the model may correct an answer that does not match the type.
-        tools: Tools and toolsets that the model may call.
+        tools: Tools and toolsets that the model may call, and hosted tools (`WebSearch()`) that the provider may run.
         policy: Rules that allow, deny or require approval for tool calls.
         instructions: The system prompt, or a function of the `RunContext` that returns it for each turn.
         deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
@@ -142,7 +143,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self._fallbacks = tuple(fallbacks)
         self._approver = approver
         self._config = config
-        self._toolbox = Toolbox(tools)
+        self._toolbox = Toolbox(tools if config is None else with_search_backend(tools, config.search))
         self._runs = RunStore(Path(journal)) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)

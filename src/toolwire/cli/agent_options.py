@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,7 @@ from toolwire.gateway.config import (
     state_directory,
     user_file,
 )
+from toolwire.gateway.config.search import search_backend
 from toolwire.gateway.providers.discovery import configured_providers
 from toolwire.installation import require_extra
 from toolwire.journal.runs import RunStore
@@ -256,23 +257,11 @@ def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" 
 
 
 def _search_backend(section: SearchSection) -> "SearchBackend | None":
-    """Return the configured web search service, if there is one."""
-    if section.url is None:
-        return None
+    """Return the configured web search service, if there is one and its settings are complete."""
     if (reason := describe_unset(msgspec.structs.asdict(section))) is not None:
         print_line((f"web search can't be used: {reason}", "warning"), err=True)
         return None
-    from toolwire.runtime.tools.web_search import JsonSearch
-
-    return JsonSearch(
-        url=section.url.replace("{key}", quote(section.api_key or "", safe="")),
-        headers=section.headers,
-        results=section.results,
-        title=section.title,
-        link=section.link,
-        text=section.text,
-        seconds=section.timeout,
-    )
+    return search_backend(section)
 
 
 def _render_instructions(job: AgentJob) -> str:

@@ -6,8 +6,10 @@ Routing, retries, failover and errors are the same as for HTTP clients.
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
@@ -15,10 +17,10 @@ from toolwire.canonical.events import Event, ResponseFailed
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Usage
-from toolwire.canonical.tools import OutputFormat
+from toolwire.canonical.tools import NativeTool, OutputFormat
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
-from toolwire.codec.interface import ResponseContext, Target
+from toolwire.codec.interface import Codec, ResponseContext, Target
 from toolwire.gateway.backend_prices import BackendPrices
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
@@ -43,10 +45,12 @@ from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
 from toolwire.translation.compaction import SUMMARY_PROMPT, SummaryFailed, read_summary, summary_request
 from toolwire.translation.history import restore_envelopes, signatures_in
+from toolwire.translation.hosted_support import HostedSupport, find_hosted_support
 from toolwire.translation.output_format import enforces_output_format
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
 
+T = TypeVar("T")
 _OWNER = "runtime"
 """The owner of stored signatures that the runtime received."""
 
@@ -70,6 +74,7 @@ class GatewayModel:
         self.name = name or backend.name
         self._exit_stack = exit_stack
         self._prices = BackendPrices()
+        self._probes: dict[bytes, tuple[Target, Any]] = {}
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         """Yield the events of one response, from the first backend of the route that responds."""
@@ -101,10 +106,28 @@ class GatewayModel:
 
     def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
         """Return whether the first backend enforces the format, together with tools if there are any."""
+        return self._remember(
+            ("format", output, has_tools),
+            lambda codec, target: enforces_output_format(codec, target, output, has_tools=has_tools),
+        )
+
+    def hosted_support(self, tool: NativeTool, *, has_functions: bool) -> HostedSupport:
+        """Return what the first backend makes of a hosted tool, beside functions if there are any."""
+        return self._remember(
+            ("hosted", tool, has_functions),
+            lambda codec, target: find_hosted_support(codec, target, tool, has_functions=has_functions),
+        )
+
+    def _remember(self, question: tuple[Any, ...], probe: Callable[[Codec, Target], T]) -> T:
+        """Return what a request to the first backend shows, remembered until the facts about the backend change."""
         backend = self._route_match.backends[0]
         facts = known_backend(self._dispatcher.services, backend, Request(origin=""))
         target = Target(model=backend.model, realm=backend.provider.name, **facts)
-        return enforces_output_format(PROTOCOLS[backend.provider.protocol], target, output, has_tools=has_tools)
+        key = msgspec.json.encode(question)
+        if key not in self._probes or self._probes[key][0] != target:
+            self._probes[key] = (target, probe(PROTOCOLS[backend.provider.protocol], target))
+        found: T = self._probes[key][1]
+        return found
 
     async def summarize(self, request: Request) -> tuple[str, Usage]:
         """Return this model's summary of a conversation, for `compacted_request`, and the tokens that it took."""

@@ -158,6 +158,13 @@ class Policy:
             return None
         return Decision("allow", f"matches rule 'allow {rules[0]}'" if rules else "read-only")
 
+    def restriction_of(self, tool: Tool) -> str | None:
+        """Return why some call of this tool may not run unasked; None if every call may, whatever its arguments."""
+        restricting = (rule for rule in self.rules if rule.verdict != "allow" and rule.applies_to(tool))
+        if (rule := next(restricting, None)) is not None:
+            return f"the rule '{rule.verdict} {rule}' restricts it"
+        return None if self._unconditional_allow(tool) is not None else "no rule allows every call of it"
+
     def _has_conditional_restriction(self, tool: Tool) -> bool:
         """Return True if a `deny` or `ask` rule with argument conditions restricts some calls of this tool."""
         return any(rule.arguments and rule.verdict != "allow" and rule.applies_to(tool) for rule in self.rules)

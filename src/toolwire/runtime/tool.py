@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeAli
 import msgspec
 from msgspec import Raw, Struct, field
 
-from toolwire.canonical.content import Part, ScreenObservation
+from toolwire.canonical.content import Citation, Part, ScreenObservation
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 from toolwire.runtime.calls.approval import Approver
@@ -53,6 +53,8 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
     """One-word error class for the record, such as `timeout`, if `is_error`."""
     screen: ScreenObservation | None = None
     """Screen state that accompanies the screenshot of a computer tool."""
+    sources: tuple[Citation, ...] = ()
+    """Web pages that the result comes from."""
     usage: Usage | None = None
     """Tokens used by models inside the tool; they count toward the run."""
 

@@ -12,6 +12,7 @@ from toolwire.canonical.tools import NativeTool
 from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import as_tool
+from toolwire.runtime.hosted_tools import AnyHostedTool, CodeExecution, HostedTools, WebFetch, WebSearch
 from toolwire.runtime.tool import SupportsRunEnd, SupportsWarnings, Tool, ToolCatalog, Toolset, ToolSource
 
 
@@ -32,6 +33,9 @@ class Toolbox:
     warnings: list[str]
     """Problems that stop nothing, collected until `take_warnings` is called."""
 
+    hosted: HostedTools
+    """Tools that providers may run."""
+
     def __init__(self, sources: Iterable[ToolSource]) -> None:
         self.recent_calls = {}
         self.locks = ResourceLocks()
@@ -42,16 +46,21 @@ class Toolbox:
         self._open_toolsets: list[Toolset] = []
         self._is_open = False
         self._open_lock = asyncio.Lock()
+        hosted: list[AnyHostedTool] = []
         for source in sources:
             match source:
                 case Tool():
                     self._add(source)
+                case WebSearch() | WebFetch() | CodeExecution():
+                    hosted.append(source)
+                    self._add(source.as_tool())
                 case NativeTool():
                     self._native_tools.append(source)
                 case Toolset():
                     self._toolsets.append(source)
                 case _:
                     self._add(source.as_tool() if hasattr(source, "as_tool") else as_tool(source))
+        self.hosted = HostedTools(hosted)
 
     @property
     def static_names(self) -> list[str]:
@@ -129,3 +138,4 @@ class Toolbox:
         for toolset in reversed(self._open_toolsets):
             await toolset.close()
         self._open_toolsets, self._is_open = [], False
+        await self.hosted.close()

@@ -139,9 +139,9 @@ def test_repeated_call_stops_the_run_before_executing() -> None:
 
 
 def test_paused_turn_continues() -> None:
-    model = ScriptedModel(model_turn(Text(text="still at it"), stop="paused"), text_turn("done"))
+    model = ScriptedModel(model_turn(Text(text="Still at it. "), stop="paused"), text_turn("Done."))
     run = Agent(model).run("go")
-    assert (run.text, run.stopped, len(model.requests)) == ("done", "finished", 2)
+    assert (run.text, run.stopped, len(model.requests)) == ("Still at it. Done.", "finished", 2)
 
 
 def test_protocol_error_fails_the_run_with_a_clear_message() -> None:

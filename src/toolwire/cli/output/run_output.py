@@ -113,6 +113,7 @@ class TextOutput:
             case CallProposed():
                 self._call_lines[event.call_id] = format_call(event.tool, event.arguments, self._path_prefix)
             case CallStarted():
+                self._call_lines.setdefault(event.call_id, event.tool)  # the provider's calls are not proposed
                 self.on_call_started(event.call_id)
             case CallProgressed():
                 self.on_call_progress(event.call_id, truncate_line(event.text, self.width))
@@ -196,6 +197,8 @@ class TextOutput:
         mark, style = _STATUS_MARKS[event.status]
         record = event.record
         call = self._call_lines.get(event.call_id) or truncate_line(record.tool, 100)
+        if record.locus == "provider":  # its arguments are known only now
+            call = format_call(record.tool, json.dumps(record.arguments))
         seconds = f"  {_format_seconds(record.end - record.start)}" if record.end > record.start else ""
         self.write_line(f"{mark} {truncate_line(call, self.width - 10)}{seconds}", style)
         if record.error == "in_doubt":

@@ -368,6 +368,7 @@ class Executor:
             repairs=pending.repairs,
             edited=pending.edited,
             hook_changes=pending.hook_changes,
+            sources=output.sources,
             response=self._last_response.response_id,
             provider=self._last_response.requested_model,
             version=self._last_response.reported_model,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolwire.canonical.content import Media, Part, Reasoning, Text
+from toolwire.canonical.content import Citation, Media, Part, Reasoning, Text
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.response import Response, Usage
 
@@ -59,6 +59,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """The approver changed the arguments."""
     hook_changes: tuple[str, ...] = ()
     """The parts that hooks changed: `arguments`, `result`."""
+    sources: tuple[Citation, ...] = ()
+    """Web pages that the call found or read."""
     response: str = ""
     """Provider's id of the response that made the call."""
     provider: str = ""

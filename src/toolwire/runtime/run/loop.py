@@ -48,6 +48,7 @@ from toolwire.runtime.run.events import (
 )
 from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.hooks import HookChain, Hooks, Refused
+from toolwire.runtime.run.hosted_calls import HostedCallObserver
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
 from toolwire.runtime.run.model_settings import (
     ModelSettings,
@@ -142,6 +143,8 @@ class Loop:
         self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
         self._usage_estimator = UsageEstimator()
+        self._hosted_calls = HostedCallObserver(step_log, settings.redactor)
+        self._warned: set[str] = set()
 
     async def events(self, state: RunState, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """Continue the run from its current state, and yield its events."""
@@ -185,6 +188,8 @@ class Loop:
         else:
             self._step_log.begin(name, b"")
             accumulator, mapper = ResponseAccumulator(), TextEventMapper()
+            policy = self._settings.policy.with_rules(*state.rules)
+            self._hosted_calls.start_turn(state.turn, self._catalog, policy, self._model.name)
             request, omitted_count = self._build_request(state)
             request = await self._hooks.before_model(self._run_context(state), request)
             if omitted_count:
@@ -192,14 +197,17 @@ class Loop:
             try:
                 async for event in with_deadline(self._remaining_seconds(state), self._model.stream(request)):
                     accumulator.add(event)
-                    if (delta := mapper.map_event(event)) is not None:
-                        yield delta
+                    for observed in (mapper.map_event(event), self._hosted_calls.observe(event)):
+                        if observed is not None:
+                            yield observed
             except RunTimeout:
                 state.stopped, state.reason = self._time_limit()
                 return
             response = self._with_usage(request, accumulator.response())
             response = await self._check_response(state, response)
             self._step_log.finish(name, msgspec.json.encode(response))
+            for hosted_event in self._hosted_calls.end_turn(response):
+                yield hosted_event
         stop_reason = _stop_reason(response)
         yield self._turn_ended(state, response, stop_reason)
         async for proposed in self._apply_response(state, response, stop_reason):
@@ -246,8 +254,11 @@ class Loop:
         if self._settings.prepare_tools is not None:
             offered = await resolve(self._settings.prepare_tools(context, tuple(catalog.tools.values())))
             catalog = replace(catalog, tools={tool.name: tool for tool in offered})
-        self._tool_definitions.check_changes(catalog.tools.values())
         policy = self._settings.policy.with_rules(*state.rules)
+        catalog, warnings = self._toolbox.hosted.choose_for(self._model, catalog, policy, code=self._settings.code)
+        self._toolbox.warnings += [warning for warning in warnings if warning not in self._warned]
+        self._warned.update(warnings)
+        self._tool_definitions.check_changes(catalog.tools.values())
         if self._settings.code:
             if self._sandbox is None:
                 self._sandbox = durable_sandbox(self._step_log)
@@ -332,7 +343,9 @@ class Loop:
                 await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
             yield _proposed_event(pending)
-        if not state.pending and stop_reason not in _CONTINUING_STOPS:
+        if not state.pending and stop_reason in _CONTINUING_STOPS:
+            state.text_before = state.text
+        elif not state.pending:
             self._finish(state)
         state.call_count += len(state.pending)
 

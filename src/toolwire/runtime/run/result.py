@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from toolwire.canonical.content import Message
+from toolwire.canonical.content import Citation, Message
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Usage
 from toolwire.runtime.portal import run_sync
+from toolwire.runtime.run.citations import find_citations
 from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, StopCause, TextDelta
 from toolwire.runtime.run.loop import run_ended
 from toolwire.runtime.run.state import RunState
@@ -100,6 +101,14 @@ class Run(Generic[OutputT_co]):
     def reason(self) -> str:
         """A sentence that explains `stopped`."""
         return self._result.why
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The web pages that the answer cites, each with the part of `text` that cites it.
+
+        That are the provider's citations, and the pages of toolwire's web tools whose URL is in the answer.
+        """
+        return find_citations(self.text, self.messages, self.calls)
 
     @property
     def usage(self) -> Usage | None:

@@ -134,6 +134,7 @@ async def _get(options: FetchOptions, url: str) -> tuple[str, str, bytes]:
     location = _parse_url(url)
     async with httpcore2.AsyncConnectionPool(network_backend=network) as pool:
         for _ in range(MAX_REDIRECTS + 1):
+            options.domains.check(str(location))
             async with pool.stream(
                 "GET", str(location), headers=_HEADERS, extensions=_timeout_extensions(options)
             ) as response:

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from toolwire.canonical.content import Text
+from toolwire.canonical.content import Citation, Text
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
+from toolwire.runtime.tools.domain_filter import DomainFilter
 from toolwire.runtime.tools.workspace import object_schema, string_schema
 
 MAX_PAGES = 5
@@ -33,6 +34,8 @@ class FetchOptions(Struct, frozen=True, kw_only=True):
     max_bytes: int = 5 * 1024 * 1024
     # By default, the system's resolver.
     resolve: Resolver | None = None
+    # Checked for redirects, too.
+    domains: DomainFilter = DomainFilter()
 
 
 class FetchedPage(Struct, frozen=True, kw_only=True):
@@ -95,6 +98,7 @@ async def _fetch_pages(options: FetchOptions, prompt: str) -> ToolOutput:
         content=(Text(text=f"{text}\n\nSources:\n{sources}" if fetched else text),),
         is_error=not fetched,
         structured={"sources": [{"url": page.url, "title": page.title} for page in fetched]},
+        sources=tuple(Citation(url=page.url, title=page.title) for page in fetched),
         error_kind="" if fetched else "fetch",
     )
 
