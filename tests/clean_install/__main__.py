@@ -1,7 +1,8 @@
 """Build the wheel and the source distribution, and try them in clean environments (`make test-install`).
 
-Every Python from 3.11 on that is found is tried: the wheel without extras, with all commands, and with each extra. The
-source distribution and `uvx --from .` are tried once.
+Every Python from 3.11 on that is found is tried: wheel and source distribution without extras, with all commands, and
+with each extra. `uvx --from .` is tried once. With `--compare`, other programs of the kind are installed by the same
+means, and their sizes and times printed.
 """
 
 import argparse
@@ -20,6 +21,9 @@ from toolwire.installation import EXTRAS
 ROOT = Path(__file__).parents[2]
 LIMIT_SIZE = 70_000_000
 """Bytes that the default install may take."""
+
+COMPARED = {"litellm[proxy]": "litellm", "llm": "llm"}
+"""Packages to compare with, and the command of each."""
 
 
 def write(text: str) -> None:
@@ -97,6 +101,31 @@ def try_extra(version: str, python: str, package: Path, extra: str, folder: Path
         yield f"ask: {output}"
 
 
+def measure_start(command: list[str], folder: Path) -> float:
+    """Return the seconds that a command takes to start, the best of three, after its modules were compiled."""
+    times = []
+    for _ in range(4):
+        started = time.monotonic()
+        code, output = run(command, folder)
+        times.append(time.monotonic() - started)
+        assert code == 0, output
+    return min(times[1:])
+
+
+def compare(python: str, wheel: Path, folder: Path) -> None:
+    """Print size, install time and start time of the default install and of other programs, with a warm cache."""
+    for package, command in {str(wheel): "toolwire", **COMPARED}.items():
+        for attempt in ("download", "warm"):
+            environment = folder / f"compare-{command}-{attempt}"
+            programs, seconds = create_environment(python, environment, package)
+            if attempt == "warm":
+                start = measure_start([str(programs / command), "--help"], environment)
+                size = folder_size(environment / "lib") / 1e6
+                name = Path(package).name
+                write(f"{name}: {size:.0f} MB, installed in {seconds:.1f} s, {command} --help in {start:.2f} s")
+            shutil.rmtree(environment)
+
+
 def try_uvx(folder: Path) -> Iterator[str]:
     """Try `uvx --from . toolwire serve`, with pip's settings of where packages are."""
     programs = folder / "build" / "bin"
@@ -135,6 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", help="only this version, such as 3.13")
     parser.add_argument("--extra", action="append", choices=[*EXTRAS, "none"], help="only this extra")
+    parser.add_argument("--compare", action="store_true", help="only compare with other programs")
     options = parser.parse_args()
     pythons = {name: path for name, path in find_pythons().items() if name in (options.python or [name])}
     problems: list[str] = []
@@ -149,18 +179,19 @@ def main() -> int:
         folder = Path(name)
         wheel, source = build(folder)
         write(f"built {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) and {source.name}")
+        if options.compare:
+            compare(next(iter(pythons.values())), wheel, folder)
+            return 0
         for version, python in pythons.items():
-            report(version, try_default(version, python, wheel, folder / version))
-            for extra in options.extra or EXTRAS:
-                if extra != "none":
-                    report(
-                        f"{version} with {extra}",
-                        try_extra(version, python, wheel, extra, folder / f"{version}-{extra}"),
-                    )
-                    shutil.rmtree(folder / f"{version}-{extra}")
-        version, python = next(iter(pythons.items()))
-        report("source", try_default(version, python, source, folder / "source"))
-        report("source", try_uvx(folder))
+            for package in (wheel, source):
+                subject, environment = f"{version} {package.name}", folder / "environment"
+                report(subject, try_default(version, python, package, environment))
+                shutil.rmtree(environment)
+                for extra in options.extra or EXTRAS:
+                    if extra != "none":
+                        report(f"{subject}[{extra}]", try_extra(version, python, package, extra, environment))
+                        shutil.rmtree(environment)
+        report("uvx", try_uvx(folder))
     write(f"{len(problems)} problems with Python {', '.join(pythons)}")
     return 1 if problems else 0
 

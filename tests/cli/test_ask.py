@@ -393,6 +393,17 @@ def test_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: 
     assert (tmp_path / "HIDDEN").exists()
 
 
+def test_line_that_is_no_answer_is_named_before_the_next_prompt(tmp_path: Path) -> None:
+    write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "x")), text_reply("Done."))
+    with open_terminal(tmp_path, "ask", "write") as screen:
+        screen.read_until("[l]ater: ")
+        screen.type_text("maybe\n")
+        assert "'maybe' is not an answer" in screen.read_until("[l]ater: ")
+        screen.type_text("n\n")
+        assert screen.wait()[0] == 0
+    assert not (tmp_path / "a.txt").exists()
+
+
 def test_end_of_long_call_is_shown_and_denial_needs_no_more(tmp_path: Path) -> None:
     text = "".join(f"line {number}\n" for number in range(100))
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", text)), text_reply("Done."))

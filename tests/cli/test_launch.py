@@ -238,8 +238,10 @@ def test_sessions_and_settings_of_a_project_are_kept(desk: UserMachine, root: st
         (folder,) = (desk.folder / "state" / "toolwire" / "agents" / agent).iterdir()
         (folder / added).write_text(mine)
         (folder / "session.jsonl").write_text("earlier")
+        folder.chmod(0o755)
         assert desk.launch(agent, "--model", "up/model", "--", "--resume", "abc") == (0, "")
         assert desk.record.files["session.jsonl"] == "earlier"
+        assert folder.stat().st_mode & 0o777 == 0o700
         text = desk.record.files[added]
         kept = tomllib.loads(text) if added.endswith(".toml") else json.loads(text)
         if agent == "gemini":

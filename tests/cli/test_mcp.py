@@ -139,6 +139,7 @@ def test_serve_over_stdio_applies_rules(version: str, tmp_path: Path, monkeypatc
     asyncio.run(work())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (kept,) = RunStore(tmp_path / "state" / "toolwire" / "runs.db").latest()
+    assert "-  calls from MCP clients (" in CliRunner().invoke(main, ["runs", "list"]).stdout
     shown = CliRunner().invoke(main, ["runs", "show", kept.id])
     assert shown.exit_code == 0, shown.output
     steps = RunStore(tmp_path / "state" / "toolwire" / "runs.db").steps(kept.id)

@@ -1,5 +1,6 @@
 """The wording of messages that new users met: each is produced by the command or the function that users call."""
 
+import base64
 import json
 import signal
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from msgspec.json import encode as json_encode
 import toolwire
 from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.gateway.in_process import run_async, run_gateway
+from tests.support.mcp.scripted_server import PNG
 from tests.support.runtime.cli_process import (
     calls_turn,
     run_toolwire,
@@ -76,6 +78,13 @@ def cancel_run(folder: Path) -> str:
     return process.communicate(timeout=DEADLINE)[1]
 
 
+def show_pictures(folder: Path) -> str:
+    (folder / "a.png").write_bytes(base64.b64decode(PNG))
+    write_script(folder, calls_turn(("read_file", {"absolute_path": "a.png"})), text_reply("Done."))
+    run_toolwire(folder, "ask", "go")
+    return run_toolwire(folder, "runs", "show", "last", "--pictures", "seen").out
+
+
 def losses_of(member: dict[str, object], target: str = "gemini") -> Callable[[Path], str]:
     def run(_: Path) -> str:
         translation = toolwire.translate(json.dumps(REQUEST | member), "anthropic", target)
@@ -109,8 +118,12 @@ MESSAGES: list[tuple[Callable[[Path], str], str]] = [
         ask_with("google_web_search", {"query": "x"}),
         "web search is not configured: set [search] url in toolwire.toml",
     ),
-    (ask_with("read_file", {"absolute_path": "nope.txt"}), "nope.txt"),
-    (command("ask", "hi", config=TWO_PROVIDERS), "no model given: use "),
+    (ask_with("read_file", {"absolute_path": "nope.txt"}), "file not found: nope.txt"),
+    (show_pictures, "1 picture: seen/index.html"),
+    (
+        command("ask", "hi", config=TWO_PROVIDERS),
+        "no model given: use one/MODEL, two/MODEL; set a default with --model, TOOLWIRE_MODEL or default_model",
+    ),
     (command("ask", "hi"), "using the built-in simulator (run `toolwire doctor` for details)"),
     (command("doctor"), "providers: none configured; using the built-in simulator"),
     (command("doctor", config=TWO_PROVIDERS), "check base_url and your network connection"),

@@ -109,7 +109,7 @@ def test_error_suggests_names_that_the_providers_listed() -> None:
     for typo, meant in (("gtp-5", "a/gpt-5"), ("b_smal", "b-small"), ("fsat", "fast")):
         with pytest.raises(RouteNotFound, match=f'did you mean "{meant}"'):
             router.route(typo)
-    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use fast, a/MODEL, b/MODEL, or start"):
+    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use fast, a/MODEL, b/MODEL; set a default"):
         router.route("a/")
 
 
@@ -118,7 +118,7 @@ def test_error_lists_the_first_names_of_routes_and_aliases() -> None:
     aliases = {f"x{number}": "a/m" for number in range(4)}
     router = Router({"a": A}, (*routes, RouteSection(match="q-*", provider="a")), aliases=aliases)
     names = [*(f"r{number}" for number in range(8)), "x0", "x1", "..."]
-    with pytest.raises(RouteNotFound, match=re.escape(f"use {', '.join(names)}, a/MODEL, or start")):
+    with pytest.raises(RouteNotFound, match=re.escape(f"use {', '.join(names)}, a/MODEL; set a default")):
         router.route("b/m")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.support.gateway.in_process import (
     run_async,
     run_gateway,
 )
+from tests.support.samples.recorded_bodies import fixture_responses
 from tests.support.servers.http_responses import (
     BUSY_RESPONSE,
     CHAT_BODY,
@@ -21,6 +23,7 @@ from tests.support.servers.http_responses import (
     SSE_HEAD,
     STREAM_START,
     chat_sse_event,
+    http_response,
     openai_error_body,
     transfer_chunk,
 )
@@ -108,3 +111,32 @@ def test_broken_answers_are_redacted_as_text() -> None:
     redacted = Redactor([SECRET]).redact_record(record).bodies
     assert redacted is not None
     assert redacted.answers == [b'{"broken": "[removed]', b"\xff[removed]"]
+
+
+def test_settings_that_the_provider_echoes_are_of_no_consequence(tmp_path: Path) -> None:
+    """The Responses API repeats settings that the client never sent; their losses must not drown the others."""
+    (echo, *_) = [
+        body
+        for body in recorded_bodies_of_fixtures()
+        if {"truncation", "temperature"} <= body.keys() and body["status"] == "completed"
+    ]
+
+    async def work() -> None:
+        response = http_response("200 OK", json.dumps(echo).encode())
+        async with serve_upstream(ScriptedUpstream(response)) as origin:
+            config = one_provider_config(origin, "openai-responses", journal_config(tmp_path))
+            async with run_gateway(config) as gateway:
+                answer = await gateway.post(*question_request("openai-chat"))
+                await answer.read(1_000_000)
+                assert answer.status == 200
+
+    run_async(work())
+    (record,) = read_journal(tmp_path)
+    echoed = [loss for loss in record.losses if loss.path in ("/truncation", "/temperature")]
+    assert len(echoed) == 2
+    assert {(loss.severity, loss.direction) for loss in echoed} == {("info", "response")}
+
+
+def recorded_bodies_of_fixtures() -> list[dict[str, Any]]:
+    """Return the response bodies of the Responses API in the fixtures."""
+    return list(fixture_responses("openai-responses").values())

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from tests.support.deadlines import DEADLINE
 from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyless_environment, serve_process
+from tests.support.paths import ROOT
+from toolwire.cli import main
 from toolwire.gateway.config import ConfigError
 from toolwire.gateway.providers.discovery import open_listener
 
@@ -94,6 +97,29 @@ def test_dead_ollama_is_noted_once(tmp_path: Path) -> None:
         assert any(note in line for line in process.stderr)
         process.send_signal(signal.SIGTERM)
         assert note not in process.stderr.read()
+
+
+def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "--record-bodies") as (process, root):
+        assert httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 0
+        assert process.stderr is not None
+        assert "recording exchanges with their bodies: toolwire journal tail -f" in process.stderr.read()
+    shown = CliRunner().invoke(main, ["journal", "show", "last", "--json"], env={"XDG_STATE_HOME": str(tmp_path)})
+    bodies = json.loads(shown.stdout)["bodies"]
+    assert set(bodies) == {"request", "translated", "answer", "response"}
+    assert "heliotrope" in json.dumps(bodies["answer"])
+
+
+def test_variables_printed_at_start_are_those_of_the_guides(tmp_path: Path) -> None:
+    with serve_process(tmp_path) as (process, root):
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        output = process.stderr.read()
+    guide = (ROOT / "docs/guides/claude.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^(ANTHROPIC_BASE_URL=.* claude)", guide, re.MULTILINE)
+    assert command.replace("http://127.0.0.1:4000", root) in output
 
 
 def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:

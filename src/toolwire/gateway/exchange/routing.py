@@ -182,7 +182,7 @@ class Router:
         names = list(dict.fromkeys([*routes, *self.aliases]))
         shown = names[:_MOST_CHOICES] + (["..."] if len(names) > _MOST_CHOICES else [])
         providers = [f"{provider}/MODEL" for provider in self.providers]
-        return ", ".join([*shown, *providers]) + ", or start the gateway with --model"
+        return f"{', '.join([*shown, *providers])}; set a default with --model, TOOLWIRE_MODEL or default_model"
 
 
 class FixedRouter(Router):

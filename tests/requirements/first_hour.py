@@ -1,0 +1,73 @@
+"""Stumbles of new users, each with the tests that rule it out."""
+
+from tests.requirements.tables import Requirement, parse_requirements
+
+STUMBLES: list[Requirement] = parse_requirements(r"""
+FH-1 The quickstart of OpenAI's SDK for streams crashes on a chunk without choices.
+  -> tests/gateway/exchange/test_chat_streams.py::test_sdk_quickstart_runs_on_every_upstream
+FH-2 A number out of range in the configuration is a traceback.
+  -> tests/gateway/server/test_launch.py::test_invalid_configuration_is_a_one_line_error
+FH-3 An agent that can't be executed is a traceback.
+  -> tests/cli/test_launch.py::test_program_that_cannot_run_is_a_one_line_error
+FH-4 The error for a missing extra names another extra, so that installing it changes nothing.
+  -> tests/test_installation.py::test_missing_module_of_an_extra_names_the_extra
+FH-5 Losses of settings that nobody sent drown the others, and do not say which body they are about.
+  -> tests/gateway/observability/test_recorded_answers.py::test_settings_that_the_provider_echoes_are_of_no_consequence
+  -> tests/cli/test_journal.py::test_show_counts_losses_of_severity_info_unless_asked
+FH-6 The loss report of an exchange without losses is a 404.
+  -> tests/gateway/server/test_endpoints.py::test_report_of_an_exchange_without_losses_is_empty
+FH-7 Recording needs a configuration file, and lacks what the provider answered.
+  -> tests/gateway/server/test_launch.py::test_bodies_of_one_start_can_be_recorded_with_the_providers_answer
+FH-8 There is no place for a user's own providers and default model.
+  -> tests/cli/test_ask.py::test_variable_is_the_default_of_the_model_option
+  -> tests/gateway/config/test_loading.py::test_project_file_takes_precedence_key_by_key
+FH-9 A misspelled model is answered by another one, and nothing names that.
+  -> tests/gateway/exchange/test_routing.py::test_error_suggests_names_that_the_providers_listed
+  -> tests/gateway/server/test_launch.py::test_serve_works_without_keys_and_stops_on_a_signal
+FH-10 The lists of models that clients show are empty.
+  -> tests/upstream/models/test_model_lists.py::test_list_of_each_protocol_is_read
+  -> tests/gateway/exchange/test_routing.py::test_listed_names_are_those_that_lead_to_the_model
+FH-11 Errors in the configuration have no line, and unknown keys no suggestion.
+  -> tests/gateway/test_config.py::test_invalid_keys_are_named
+FH-12 A rule for a tool that does not exist is accepted, and so is a model of no provider.
+  -> tests/cli/test_suggestions.py::test_rule_that_names_no_tool_is_refused
+  -> tests/cli/test_suggestions.py::test_unknown_names_are_errors_with_suggestions
+FH-13 A server that does not run is noted nowhere, and one wrong key twice.
+  -> tests/gateway/server/test_launch.py::test_dead_ollama_is_noted_once
+  -> tests/cli/test_launch.py::test_provider_that_cannot_be_reached_is_named_before_the_agent_starts
+  -> tests/cli/test_doctor.py::test_all_checks_pass_with_every_protocol
+FH-14 Of a long error, only the first line is shown.
+  -> tests/cli/test_ask.py::test_error_of_a_call_is_shown_whole
+FH-15 The prompt returns without saying that the line was no answer, and echoes what is typed while a tool runs.
+  -> tests/cli/test_ask.py::test_line_that_is_no_answer_is_named_before_the_next_prompt
+  -> tests/cli/test_ask.py::test_typing_while_a_call_runs_is_not_echoed
+FH-16 Lists ignore the width of the terminal, and have empty rows.
+  -> tests/cli/test_terminal_output.py::test_no_line_is_wider_than_the_terminal
+  -> tests/cli/test_terminal_output.py::test_rows_take_one_line_and_are_aligned
+  -> tests/cli/test_mcp.py::test_serve_over_stdio_applies_rules
+FH-17 An empty body is translated, and a file without servers imported, without a word.
+  -> tests/cli/test_suggestions.py::test_empty_body_is_refused
+  -> tests/cli/test_suggestions.py::test_import_without_servers_is_refused
+FH-18 Commands that report have no JSON output.
+  -> tests/cli/test_json_output.py::test_json_has_the_documented_shape
+  -> tests/cli/test_journal.py::test_replay_to_another_protocol
+FH-19 The error for a port in use says neither who uses it nor what to do.
+  -> tests/gateway/server/test_launch.py::test_port_in_use_is_a_one_line_error
+  -> tests/gateway/server/test_launch.py::test_another_toolwire_on_the_port_is_named
+FH-20 The help of command groups is cut off.
+  -> tests/cli/test_help.py::test_summaries_in_group_help_are_whole
+FH-21 Completion exists but is mentioned nowhere, and knows no values.
+  -> tests/cli/test_completion.py::test_script_of_each_shell_is_printed
+  -> tests/cli/test_completion.py::test_values_complete
+FH-22 An agent does not know the context window of its model, and its sessions can't be resumed.
+  -> tests/cli/test_launch.py::test_agent_is_configured_for_the_gateway
+  -> tests/cli/test_launch.py::test_sessions_and_settings_of_a_project_are_kept
+FH-23 The gateway prints other variables than the guide.
+  -> tests/gateway/server/test_launch.py::test_variables_printed_at_start_are_those_of_the_guides
+FH-24 Messages have to be read twice.
+  -> tests/cli/test_messages.py::test_message
+FH-25 A variable that is not set stops commands that do not need it.
+  -> tests/gateway/config/test_unset_variables.py::test_requests_to_the_provider_fail_with_the_reason_and_others_do_not
+FH-26 An agent silently uses a gateway that was started long ago.
+  -> tests/cli/test_doctor.py::test_gateway_that_launch_would_use_is_named
+""")
