@@ -42,6 +42,8 @@ NAMES = [
     "RunStarted",
     "RunStream",
     "RunWarning",
+    "Session",
+    "SessionInUse",
     "SubAgentEvent",
     "Text",
     "TextDelta",

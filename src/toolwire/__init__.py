@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolwire.agent import Agent
+    from toolwire.agent import Agent, Session
     from toolwire.canonical.content import Citation, Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
     from toolwire.canonical.response import Response, Usage
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
+    from toolwire.journal.sessions import SessionInUse
     from toolwire.mcp_servers import mcp
     from toolwire.runtime.calls.approval import ApprovalRequest
     from toolwire.runtime.function_tool import tool
@@ -84,6 +85,8 @@ __all__ = [
     "RunStarted",
     "RunStream",
     "RunWarning",
+    "Session",
+    "SessionInUse",
     "SubAgentEvent",
     "Text",
     "TextDelta",
@@ -148,6 +151,8 @@ _MODULES = {
     "RunStarted": "runtime.run.events",
     "RunStream": "runtime.run.result",
     "RunWarning": "runtime.run.events",
+    "Session": "agent",
+    "SessionInUse": "journal.sessions",
     "SubAgentEvent": "runtime.run.events",
     "Text": "canonical.content",
     "TextDelta": "runtime.run.events",

@@ -27,6 +27,7 @@ from toolwire.gateway.config.search import with_search_backend
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStepLog, RunStore, decode_stored
+from toolwire.journal.sessions import SessionInUse, check_session_id
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model, ModelFailed, require_prices
@@ -42,6 +43,7 @@ from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
 from toolwire.runtime.run.output import OutputType
 from toolwire.runtime.run.recorded_run import ImageBudget
 from toolwire.runtime.run.result import OutputT_co, Run, RunStream
+from toolwire.runtime.run.session_history import SessionHistory
 from toolwire.runtime.run.state import RunState
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
@@ -63,6 +65,7 @@ class RunMetadata(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
     settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
+    session: str | None = None  # the session that the run belongs to; `messages` is then only the prompt
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -73,6 +76,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     deps: Any = None
     caller: CallingRun | None = None  # of a sub-agent
     approver: Approver | None = None  # if the agent has none
+    session: str | None = None
 
 
 class Agent(Generic[OutputT_co, DepsT]):
@@ -169,6 +173,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         prompt: Prompt,
         *,
         history: Sequence[Message] = (),
+        session: str | None = None,
         facts: Mapping[str, str] | None = None,
         deps: DepsT | None = None,
         check: bool = True,
@@ -176,10 +181,11 @@ class Agent(Generic[OutputT_co, DepsT]):
     ) -> Run[OutputT_co]:
         """Run until the model answers or a limit stops the run.
 
-        `history` is the conversation before the prompt. `settings` override those of the agent. Raises `RunFailed` if
-        the run ends without an answer; with `check=False`, inspect `run.ok` and `run.stopped` instead.
+        `history` is the conversation before the prompt; with the id of a `session`, it is that of the session.
+        `settings` override those of the agent. Raises `RunFailed` if the run ends without an answer; with
+        `check=False`, inspect `run.ok` and `run.stopped` instead.
         """
-        options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings), deps=deps)
+        options = self._run_options(history, session, facts, deps, settings)
         return self._run(Run(self.start(prompt, history=history), check=check), options)
 
     def stream(
@@ -187,12 +193,13 @@ class Agent(Generic[OutputT_co, DepsT]):
         prompt: Prompt,
         *,
         history: Sequence[Message] = (),
+        session: str | None = None,
         facts: Mapping[str, str] | None = None,
         deps: DepsT | None = None,
         **settings: Unpack[ModelSettings],
     ) -> RunStream[OutputT_co]:
         """Start a run like `run`, and return a stream of its events."""
-        options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings), deps=deps)
+        options = self._run_options(history, session, facts, deps, settings)
         run = Run[OutputT_co](self.start(prompt, history=history))
         return RunStream(run, self._events(run, options))
 
@@ -203,7 +210,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         stored = self._runs.find(run)
         metadata = decode_stored(stored.metadata, RunMetadata, f"the run {stored.id}")
         resumed = Run[OutputT_co](RunState(run=stored.id, messages=metadata.messages))
-        options = RunOptions(settings=metadata.settings, deps=deps)
+        options = RunOptions(settings=metadata.settings, deps=deps, session=metadata.session)
         return RunStream(resumed, self._events(resumed, options, resumed=True))
 
     def _run(self, run: Run[OutputT_co], options: RunOptions) -> Run[OutputT_co]:
@@ -245,6 +252,42 @@ class Agent(Generic[OutputT_co, DepsT]):
             run.mark_ended()
             if step_log is not None:
                 step_log.end(msgspec.json.encode(run_ended(state)))
+            if self._runs is not None and options.session is not None:
+                SessionHistory(self._runs, options.session).save(state, self.name)
+
+    def _run_options(
+        self,
+        history: Sequence[Message],
+        session: str | None,
+        facts: Mapping[str, str] | None,
+        deps: DepsT | None,
+        settings: ModelSettings,
+    ) -> RunOptions:
+        """Return the options of a new run."""
+        if session is not None:
+            self._require_journal("sessions")
+            check_session_id(session)
+            if history:
+                raise ToolwireError("a session has its own history: pass either `session` or `history`")
+        return RunOptions(facts=dict(facts or {}), settings=merge_settings(settings), deps=deps, session=session)
+
+    def _require_journal(self, feature: str) -> RunStore:
+        """Return the journal; raise `ToolwireError` if the agent has none."""
+        if self._runs is None:
+            raise ToolwireError(f"{feature} need a journal: use Agent(..., journal='runs.db')")
+        return self._runs
+
+    # ---- sessions
+
+    def session(self, id: str) -> "Session[OutputT_co, DepsT]":
+        """Return the session with this id: a conversation in the journal that each run continues."""
+        check_session_id(id)
+        return Session(self, self._require_journal("sessions"), id)
+
+    def sessions(self, count: int = 100) -> "list[Session[OutputT_co, DepsT]]":
+        """Return the sessions in the journal, those that changed last first."""
+        runs = self._require_journal("sessions")
+        return [Session(self, runs, stored.id) for stored in runs.sessions.latest(count)]
 
     # ---- single steps
 
@@ -323,8 +366,11 @@ class Agent(Generic[OutputT_co, DepsT]):
                 messages=state.messages,
                 facts=options.facts,
                 settings=options.settings,
+                session=options.session,
             )
             step_log = self._runs.begin(state.run, msgspec.json.encode(metadata))
+        if self._runs is not None and step_log is not None and options.session is not None:
+            self._join_session(SessionHistory(self._runs, options.session), state, step_log, resumed=resumed)
         steps: StepLog = InMemoryStepLog() if step_log is None else step_log
         settings = self._settings
         if options.settings:
@@ -332,6 +378,19 @@ class Agent(Generic[OutputT_co, DepsT]):
         approver = self._approver or options.approver
         loop = Loop(model, self._toolbox, settings, ImageBudget(steps), approver, deps=options.deps, budget=budget)
         return loop, step_log
+
+    def _join_session(self, history: SessionHistory, state: RunState, step_log: RunStepLog, *, resumed: bool) -> None:
+        """Put the conversation of a session before the prompt of a run; a run that can't join is not stored."""
+        try:
+            if resumed:
+                history.resume(state)
+            else:
+                history.start(state)
+        except ToolwireError:
+            step_log.release()
+            if not resumed and self._runs is not None:
+                self._runs.delete(state.run)
+            raise
 
     async def _get_model(self) -> Model:
         """Return the model, opened once per event loop."""
@@ -417,6 +476,60 @@ class Agent(Generic[OutputT_co, DepsT]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class Session(Generic[OutputT_co, DepsT]):
+    """A conversation with an agent that its journal stores under an id; see `Agent.session`."""
+
+    def __init__(self, agent: Agent[OutputT_co, DepsT], runs: RunStore, id: str) -> None:
+        self.id = id
+        self._agent = agent
+        self._runs = runs
+
+    def run(
+        self,
+        prompt: Prompt,
+        *,
+        facts: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
+        check: bool = True,
+        **settings: Unpack[ModelSettings],
+    ) -> Run[OutputT_co]:
+        """Continue the conversation with a prompt, as `Agent.run` does.
+
+        Raises `SessionInUse` while another run of the session has not ended or waits for an approval.
+        """
+        return self._agent.run(prompt, session=self.id, facts=facts, deps=deps, check=check, **settings)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        facts: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> RunStream[OutputT_co]:
+        """Continue the conversation with a prompt, and return a stream of events, as `Agent.stream` does."""
+        return self._agent.stream(prompt, session=self.id, facts=facts, deps=deps, **settings)
+
+    def resume(self, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
+        """Resume the last run, if it was interrupted, failed, or waits for an approval."""
+        run = self._runs.sessions.find(self.id).run
+        if run is None:
+            raise ToolwireError(f"session {self.id!r} has no run to resume")
+        return self._agent.resume(run, deps=deps)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation, without a run that has not ended."""
+        return SessionHistory(self._runs, self.id).messages()
+
+    def delete(self) -> None:
+        """Delete the conversation and its runs from the journal; raise `SessionInUse` while one is in progress."""
+        run = self._runs.sessions.find(self.id).run
+        if run is not None and self._runs.is_held(run):
+            raise SessionInUse(f"session {self.id!r} is in use: run {run} has not ended")
+        self._runs.delete_session(self.id)
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:

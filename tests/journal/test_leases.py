@@ -288,7 +288,7 @@ def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
     [
         (
             "PRAGMA user_version = 99",
-            "the file was written by a newer toolwire (schema version 99, supported: 3); upgrade toolwire",
+            "the file was written by a newer toolwire (schema version 99, supported: 4); upgrade toolwire",
         ),
         ("ALTER TABLE runs DROP COLUMN about", "table runs has no column about"),
         ("DROP TABLE steps", "table steps is missing"),

@@ -45,11 +45,18 @@ SCHEMA = DatabaseSchema(
             """CREATE TABLE decisions (run TEXT, digest TEXT, answer TEXT, decided_by TEXT, at REAL,
             PRIMARY KEY (run, digest)) WITHOUT ROWID""",
         ),
+        (
+            "ALTER TABLE runs ADD COLUMN session TEXT",
+            "CREATE INDEX runs_session ON runs (session) WHERE session IS NOT NULL",
+            """CREATE TABLE sessions (id TEXT PRIMARY KEY, began REAL, updated REAL, version INTEGER, agent TEXT,
+            run TEXT, history BLOB) WITHOUT ROWID""",
+        ),
     ),
     columns={
-        "runs": frozenset({"id", "at", "about", "ended", "holder", "token", "until", "queue", "cancelled"}),
+        "runs": frozenset({"id", "at", "about", "ended", "holder", "token", "until", "queue", "cancelled", "session"}),
         "steps": frozenset({"run", "name", "number", "intent", "outcome", "begun", "finished"}),
         "decisions": frozenset({"run", "digest", "answer", "decided_by", "at"}),
+        "sessions": frozenset({"id", "began", "updated", "version", "agent", "run", "history"}),
     },
 )
 POSTGRES_SCHEMA = PostgresSchema(
@@ -88,6 +95,19 @@ POSTGRES_SCHEMA = PostgresSchema(
                 decided_by text NOT NULL,
                 at double precision NOT NULL,
                 PRIMARY KEY (run, digest)
+            )""",
+        ),
+        (
+            "ALTER TABLE toolwire.runs ADD COLUMN session text",
+            "CREATE INDEX runs_session ON toolwire.runs (session) WHERE session IS NOT NULL",
+            """CREATE TABLE toolwire.sessions (
+                id text COLLATE "C" PRIMARY KEY,
+                began double precision NOT NULL,
+                updated double precision NOT NULL,
+                version integer NOT NULL,
+                agent text NOT NULL,
+                run text,
+                history bytea NOT NULL
             )""",
         ),
     ),

@@ -21,6 +21,7 @@ from msgspec import Struct
 from toolwire.journal.leases import LeaseHeartbeat, LeaseTerms, current_holder, decode_holder
 from toolwire.journal.postgres import is_postgres_url
 from toolwire.journal.run_database import Change, PostgresRunDatabase, RunDatabase, SqliteRunDatabase
+from toolwire.journal.sessions import SessionStore
 from toolwire.journal.store import JournalError
 
 _DAY = 86_400.0
@@ -234,6 +235,7 @@ class RunStore:
         self.name = self._database.name
         """The path, or the URL without credentials."""
         self._max_age_days = max_age_days
+        self.sessions = SessionStore(self._database, max_age_days)
         self._heartbeat = LeaseHeartbeat(self._renew_leases, self._lease_terms)
 
     @property
@@ -418,6 +420,21 @@ class RunStore:
         rows = self._database.select(_SELECT_LEASE, {"run": run})
         return bool(rows) and self._lease_seconds_left(*rows[0]) > 0
 
+    def delete(self, run: str) -> None:
+        """Delete a run with its steps and decisions."""
+        for statement in (
+            "DELETE FROM steps WHERE run = :run",
+            "DELETE FROM decisions WHERE run = :run",
+            "DELETE FROM runs WHERE id = :run",
+        ):
+            self._database.update(statement, {"run": run})
+
+    def delete_session(self, session: str) -> None:
+        """Delete a session with its runs."""
+        for run in self.sessions.runs(session):
+            self.delete(run)
+        self.sessions.delete(session)
+
     def close(self) -> None:
         """Stop renewing leases, and close the database."""
         self._heartbeat.close()
@@ -427,9 +444,4 @@ class RunStore:
         """Delete runs past their age limit."""
         cutoff = time.time() - self._max_age_days * _DAY
         for (run,) in self._database.select("SELECT id FROM runs WHERE at < :cutoff", {"cutoff": cutoff}):
-            for statement in (
-                "DELETE FROM steps WHERE run = :run",
-                "DELETE FROM decisions WHERE run = :run",
-                "DELETE FROM runs WHERE id = :run",
-            ):
-                self._database.update(statement, {"run": run})
+            self.delete(run)
