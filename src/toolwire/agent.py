@@ -98,7 +98,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         hooks: Functions that run before and after each model request and tool call, and may change or refuse it.
         limits: Bounds on turns, time, model requests, tokens and money.
         approver: Decides calls that need approval. Without one, such calls are denied.
-        journal: The store, or its path, that records runs so that they can be resumed.
+        journal: The store that records runs so that they can be resumed, its path, or the URL of a PostgreSQL database.
         repair: Repair invalid arguments where the intent is unambiguous.
         code: Let the model write programs that call tools.
         search_above: With more tools than this, offer them through a tool search.
@@ -148,7 +148,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self._approver = approver
         self._config = config
         self._toolbox = Toolbox(tools if config is None else with_search_backend(tools, config.search))
-        self._runs = RunStore(Path(journal)) if isinstance(journal, Path | str) else journal
+        self._runs = RunStore(journal) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)
         self._settings = RunSettings(

@@ -112,7 +112,7 @@ class RecordedModel(ScriptedModel):
 
     def __init__(self, journal: Path | str, run: str = "last") -> None:
         """Load the responses of a run: its id, the beginning of it, or `last`."""
-        store = RunStore(Path(journal))
+        store = RunStore(journal)
         try:
             stored = store.find(run)
             turns: Sequence[Response | None] = [turn.response for turn in read_turns(store.steps(stored.id))]
