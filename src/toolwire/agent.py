@@ -8,6 +8,7 @@ stream with `async for`.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
@@ -26,8 +27,9 @@ from toolwire.gateway.config import Config
 from toolwire.gateway.config.search import with_search_backend
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.runs import RunStepLog, RunStore, decode_stored
+from toolwire.journal.runs import RunStepLog, RunStore, StoredRun, TakenRun, decode_stored
 from toolwire.journal.sessions import SessionInUse, check_session_id
+from toolwire.journal.store import JournalError
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model, ModelFailed, require_prices
@@ -77,6 +79,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     caller: CallingRun | None = None  # of a sub-agent
     approver: Approver | None = None  # if the agent has none
     session: str | None = None
+    lease: RunStepLog | None = None  # of a run that a worker took
 
 
 class Agent(Generic[OutputT_co, DepsT]):
@@ -203,14 +206,42 @@ class Agent(Generic[OutputT_co, DepsT]):
         run = Run[OutputT_co](self.start(prompt, history=history))
         return RunStream(run, self._events(run, options))
 
+    def run_detached(
+        self,
+        prompt: Prompt,
+        *,
+        history: Sequence[Message] = (),
+        facts: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        **settings: Unpack[ModelSettings],
+    ) -> str:
+        """Store a run for the workers that serve this agent (`toolwire work`), and return its id.
+
+        The default queue is `agent:` and the agent's name. Tools of such runs get no `deps`.
+        """
+        if self._runs is None:
+            raise ToolwireError("cannot detach a run: the agent has no journal")
+        state = self.start(prompt, history=history)
+        options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings))
+        model = self._model if isinstance(self._model, str) else getattr(self._model, "name", "")
+        self._runs.enqueue(state.run, self._encode_metadata(state, options, model), queue or f"agent:{self.name}")
+        return state.run
+
     def resume(self, run: str, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
         """Resume an interrupted run from the journal; finished steps are not repeated."""
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
-        stored = self._runs.find(run)
+        return self._resume(self._runs.find(run), RunOptions(deps=deps))
+
+    def continue_taken(self, taken: TakenRun, approver: Approver) -> RunStream[OutputT_co]:
+        """Execute a run that a worker took from a queue; `approver` decides if the agent has none."""
+        return self._resume(taken.run, RunOptions(lease=taken.lease, approver=approver))
+
+    def _resume(self, stored: StoredRun, options: RunOptions) -> RunStream[OutputT_co]:
+        """Continue a stored run."""
         metadata = decode_stored(stored.metadata, RunMetadata, f"the run {stored.id}")
         resumed = Run[OutputT_co](RunState(run=stored.id, messages=metadata.messages))
-        options = RunOptions(settings=metadata.settings, deps=deps, session=metadata.session)
+        options = replace(options, settings=metadata.settings, session=metadata.session)
         return RunStream(resumed, self._events(resumed, options, resumed=True))
 
     def _run(self, run: Run[OutputT_co], options: RunOptions) -> Run[OutputT_co]:
@@ -238,21 +269,32 @@ class Agent(Generic[OutputT_co, DepsT]):
         state = run.state
         loop, step_log = await self._open_loop(state, options, resumed=resumed)
         tracer = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
+        can_continue = False
         try:
             async for event in loop.events(state, resumed=resumed):
                 run.on_event(event)
                 if tracer is not None:
                     tracer.on_event(event)
                 yield event
+        except JournalError:
+            can_continue = True  # in another process, or when the journal can be written again
+            raise
+        except Exception as error:
+            if state.stopped is None:
+                state.stopped, state.reason = "failed", f"{type(error).__name__}: {error}"
+            raise
         finally:
             await loop.close()
             await self._toolbox.end_run(state.run)
             if tracer is not None:
                 tracer.close()
             run.mark_ended()
-            if step_log is not None:
+            if step_log is not None and can_continue:
+                with contextlib.suppress(JournalError):
+                    step_log.release()
+            elif step_log is not None:
                 step_log.end(msgspec.json.encode(run_ended(state)))
-            if self._runs is not None and options.session is not None:
+            if self._runs is not None and options.session is not None and not can_continue:
                 SessionHistory(self._runs, options.session).save(state, self.name)
 
     def _run_options(
@@ -357,18 +399,12 @@ class Agent(Generic[OutputT_co, DepsT]):
         if budget.has_cost_limit:
             await require_prices(model)
         step_log = None
-        if self._runs is not None and resumed:
+        if options.lease is not None:
+            step_log = options.lease
+        elif self._runs is not None and resumed:
             step_log = self._runs.resume(state.run)
         elif self._runs is not None:
-            metadata = RunMetadata(
-                agent=self.name,
-                model=model.name,
-                messages=state.messages,
-                facts=options.facts,
-                settings=options.settings,
-                session=options.session,
-            )
-            step_log = self._runs.begin(state.run, msgspec.json.encode(metadata))
+            step_log = self._runs.begin(state.run, self._encode_metadata(state, options, model.name))
         if self._runs is not None and step_log is not None and options.session is not None:
             self._join_session(SessionHistory(self._runs, options.session), state, step_log, resumed=resumed)
         steps: StepLog = InMemoryStepLog() if step_log is None else step_log
@@ -391,6 +427,18 @@ class Agent(Generic[OutputT_co, DepsT]):
             if not resumed and self._runs is not None:
                 self._runs.delete(state.run)
             raise
+
+    def _encode_metadata(self, state: RunState, options: RunOptions, model: str) -> bytes:
+        """Encode the data that is stored when a run starts."""
+        metadata = RunMetadata(
+            agent=self.name,
+            model=model,
+            messages=state.messages,
+            facts=options.facts,
+            settings=options.settings,
+            session=options.session,
+        )
+        return msgspec.json.encode(metadata)
 
     async def _get_model(self) -> Model:
         """Return the model, opened once per event loop."""

@@ -5,10 +5,12 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -322,3 +324,31 @@ def until(seen: Callable[[], bool]) -> None:
     while not seen():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.postgres
+def test_step_waits_for_a_process_that_takes_its_lease(postgres_url: str) -> None:
+    """In PostgreSQL the token is checked under a lock: a write never ends after its lease was taken."""
+    runs = opened(postgres_url)
+    held = runs.begin("run", b"{}")
+    outcome: list[Exception | None] = []
+
+    def write() -> None:
+        try:
+            held.begin("one", b"")
+        except LeaseLost as error:
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=write)
+    with psycopg.connect(postgres_url) as taker, psycopg.connect(postgres_url, autocommit=True) as observer:
+        taker.execute("UPDATE toolwire.runs SET token = 'of another process'")
+        thread.start()
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: bool(outcome) or observer.execute(waiting).fetchone() is not None)
+        assert outcome == []
+        taker.commit()
+        thread.join(PATIENCE)
+    assert isinstance(outcome[0], LeaseLost)
+    assert runs.steps("run") == []

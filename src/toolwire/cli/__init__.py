@@ -9,7 +9,7 @@ from toolwire.cli.groups import MainGroup
 SECTIONS = {
     "Configuration": ("init", "config"),
     "Gateway": ("serve", "launch", "models", "doctor", "journal"),
-    "Agents": ("ask", "runs", "mcp"),
+    "Agents": ("ask", "runs", "work", "mcp"),
     "Translation": ("translate", "check", "protocols", "hosts"),
     "Development": ("simulate", "completion"),
 }

@@ -4,6 +4,7 @@ The options are stored with the run, so that `toolwire runs resume` can build th
 """
 
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -25,6 +26,7 @@ from toolwire.gateway.config import (
     Config,
     SearchSection,
     configured_secrets,
+    load_config,
     runs_location,
     state_directory,
     user_file,
@@ -68,6 +70,8 @@ class AgentJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: bool = True
     # Whether the model may write programs that call the tools.
     code: bool = False
+    # Whether a worker that runs the job approves every call.
+    yes: bool = False
     # Whether approvals are postponed, instead of denied, when there is no terminal to ask at.
     later: bool = False
     # The start page of the browser; empty for a blank page, None for no browser.
@@ -107,11 +111,24 @@ def uses_simulator(config: Config) -> bool:
     return not configured_providers(config)
 
 
+def original_config(job: AgentJob, config: Config) -> Config:
+    """Read the configuration file that the run was started with, which has to be trusted unless it was named."""
+    if job.config is None:
+        return config
+    file = Path(job.config)
+    return (load_config(file) if job.config_named else load_config(project=file)).config
+
+
+def ask_queue() -> str:
+    """Return the queue of detached `toolwire ask` runs: workers of this machine, which has the workspace."""
+    return f"ask@{platform.node()}"
+
+
 def build_agent(
     job: AgentJob,
     config: Config,
     *,
-    approver: Approver,
+    approver: Approver | None,
     runs: RunStore | None = None,
     model: Model | None = None,
     tools: "Sequence[ToolSource] | None" = None,

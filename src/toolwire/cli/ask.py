@@ -15,6 +15,7 @@ from toolwire.cli.inputs import BadInput, config_option, default_model, report_b
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
+    from toolwire.agent import Agent
     from toolwire.canonical.content import Message
     from toolwire.cli.agent_options import AgentJob
     from toolwire.journal.runs import RunStore
@@ -49,6 +50,8 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--no-tools", is_flag=True, help="Answer without tools.")
 @click.option("--browser", is_flag=False, flag_value="", metavar="[URL]", help="Give the model a browser.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST", help="Another host the browser may visit.")
+@click.option("--detach", is_flag=True, help="Leave the run to a worker, and print its id: see `toolwire work`.")
+@click.option("--queue", metavar="NAME", help="With --detach: the queue. Default: that of this machine's workers.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to stdout.")
 @config_option
 @click.option("--journal", "journal", type=_FILE, metavar="FILE", help="Store of runs. Default: the user's.")
@@ -82,6 +85,8 @@ def _run_ask(
     no_sandbox: bool,
     as_json: bool,
     no_tools: bool,
+    detach: bool,
+    queue: str | None,
     config_path: Path | None,
     journal: Path | None,
     **flags: Any,
@@ -93,6 +98,7 @@ def _run_ask(
         SIMULATED_NOTE,
         AgentJob,
         apply_sandbox_flag,
+        ask_queue,
         build_agent,
         open_runs,
         require_browser,
@@ -101,6 +107,8 @@ def _run_ask(
     from toolwire.cli.run_session import build_approver, build_output, follow_run
     from toolwire.gateway.config import load_config
 
+    if queue is not None and not detach:
+        raise BadInput("--queue needs --detach")
     if flags["hosts"] and flags["browser"] is None:
         raise BadInput("--allow-host needs a browser: add --browser")
     loaded = load_config(config_path)
@@ -111,6 +119,7 @@ def _run_ask(
         config=None if file is None else str(Path.cwd() / file.path),
         config_named=file is not None and file.kind == "named",
         tools=not no_tools,
+        yes=yes and detach,
         **flags,
     )
     runs = open_runs(journal, config)
@@ -125,10 +134,22 @@ def _run_ask(
         config = apply_sandbox_flag(config, output.write_note, no_sandbox=no_sandbox)
     prompt_text = _append_stdin(prompt, output.write_note)
     require_browser(job, config)
+    if detach:
+        agent = build_agent(job, config, approver=None, runs=runs)
+        return _detach_run(agent, prompt_text, history, job, queue or ask_queue())
     agent = build_agent(job, config, approver=build_approver(output, yes=yes, defer=job.later), runs=runs)
     return follow_run(
-        agent, lambda agent: agent.stream(prompt_text, history=history, facts=job.facts), output, runs.path
+        agent, lambda agent: agent.stream(prompt_text, history=history, facts=job.facts), output, runs.name
     )
+
+
+def _detach_run(agent: "Agent", prompt: str, history: "tuple[Message, ...]", job: "AgentJob", queue: str) -> int:
+    """Leave a run to the workers of a queue, print its id, and return the exit code."""
+    run = agent.run_detached(prompt, history=history, facts=job.facts, queue=queue)
+    agent.close()
+    click.echo(run)
+    click.echo(f"queued for `toolwire work`; follow it with: toolwire runs follow {run}", err=True)
+    return 0
 
 
 def _last_conversation(

@@ -263,7 +263,7 @@ def build_approver(output: RunOutput, *, yes: bool, defer: bool) -> Approver:
     return AutoApprover(approver) if yes else approver
 
 
-def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: Path | None) -> int:
+def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: str | None) -> int:
     """Run the agent to its end, write its events, and return the exit code."""
     end, code = asyncio.run(_follow_events(agent, start, output))
     if not isinstance(output, JsonOutput) and journal is not None:
@@ -319,10 +319,11 @@ def exit_code(end: RunEnded) -> int:
     return {"finished": EXIT_FINISHED, "waiting": EXIT_WAITING}.get(end.stopped, EXIT_STOPPED)
 
 
-def _resume_hint(end: RunEnded, journal: Path) -> str:
+def _resume_hint(end: RunEnded, journal: str) -> str:
     """Return the line that names the run, its file and the command to continue it."""
     home = Path.home()
-    location = f"{end.run} in {f'~/{journal.relative_to(home)}' if journal.is_relative_to(home) else journal}"
+    name = f"~{journal.removeprefix(str(home))}" if journal.startswith(f"{home}/") else journal
+    location = f"{end.run} in {name}"
     if end.stopped in ANSWER_STOP_CAUSES:
         return f"{location}; continue with: toolwire ask --continue '...'"
     first_step = f"toolwire runs show {end.run}, then " if end.stopped == "waiting" else ""

@@ -1,4 +1,4 @@
-"""`toolwire runs`: list, show, resume and replay the runs of agents."""
+"""`toolwire runs`: list, show, follow, approve, cancel, resume and replay the runs of agents."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +14,6 @@ from toolwire.cli.output.terminal import json_option, print_json, print_line
 from toolwire.cli.values import complete_runs
 
 if TYPE_CHECKING:
-    from toolwire.cli.agent_options import AgentJob
     from toolwire.cli.output.run_report import RunReport
     from toolwire.gateway.config import Config
     from toolwire.journal.runs import RunStore
@@ -26,7 +25,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _RUN_ARGUMENT = click.argument("run", metavar="RUN", shell_complete=complete_runs)
 
 
-@click.group("runs", cls=CommandGroup, short_help="List, show, resume and replay runs.")
+@click.group("runs", cls=CommandGroup, short_help="List, show, follow, resume and replay runs.")
 def command() -> None:
     """List, show, resume and replay the runs of `toolwire ask`.
 
@@ -154,6 +153,7 @@ def _resume_run(
         apply_sandbox_flag,
         build_agent,
         decode_job,
+        original_config,
         require_browser,
         uses_simulator,
     )
@@ -166,7 +166,7 @@ def _resume_run(
     job = decode_job(report.metadata.facts)
     job = replace(job, model=job.model or report.metadata.model, max_turns=max_turns or job.max_turns)
     if not has_config_option:
-        config = _original_config(job, config)
+        config = original_config(job, config)
     output = build_output(job.workspace, as_json=as_json)
     answers = _preset_answers(report, approve, deny)
     if uses_simulator(config):
@@ -178,17 +178,7 @@ def _resume_run(
     fallback = build_approver(output, yes=yes, defer=job.later or bool(answers))
     require_browser(job, config)
     agent = build_agent(job, config, approver=PresetApprover(answers, fallback), runs=runs)
-    return follow_run(agent, lambda agent: agent.resume(report.id), output, runs.path)
-
-
-def _original_config(job: "AgentJob", config: "Config") -> "Config":
-    """Read the configuration file that the run was started with, which has to be trusted unless it was named."""
-    from toolwire.gateway.config import load_config
-
-    if job.config is None:
-        return config
-    file = Path(job.config)
-    return (load_config(file) if job.config_named else load_config(project=file)).config
+    return follow_run(agent, lambda agent: agent.resume(report.id), output, runs.name)
 
 
 def _preset_answers(
@@ -203,6 +193,115 @@ def _preset_answers(
             raise BadInput(f"{id} can't be both approved and denied")
     answers: dict[str, ApprovalAnswer] = {waiting[id].digest: "yes" for id in approve}
     return answers | {waiting[id].digest: "no" for id in deny}
+
+
+@command.command("follow")
+@_RUN_ARGUMENT
+@json_option("Write events as JSON lines to stdout.")
+@_journal_options
+def follow(*, run: str, as_json: bool, journal: Path | None, config_path: Path | None) -> None:
+    """Follow a run that another process executes, from its beginning to its end.
+
+    \b
+    Exit codes: as for `toolwire ask`.
+
+    \b
+    Examples:
+      toolwire runs follow last
+    """
+    with _open_runs(journal, config_path) as (runs, config):
+        from toolwire.cli.output.run_follower import follow_recorded_run
+        from toolwire.cli.output.run_report import load_report
+        from toolwire.cli.run_session import build_output
+
+        report = load_report(runs, config, run)
+        output = build_output(report.metadata.facts.get("workspace", ""), as_json=as_json)
+        sys.exit(follow_recorded_run(runs, report, output))
+
+
+@command.command("approve")
+@_RUN_ARGUMENT
+@click.argument("calls", metavar="CALL...", nargs=-1, required=True)
+@_journal_options
+def approve(*, run: str, calls: tuple[str, ...], journal: Path | None, config_path: Path | None) -> None:
+    """Approve calls that a run on a worker is waiting for; a worker continues the run.
+
+    An approval applies only to the call exactly as `toolwire runs show` shows it.
+
+    \b
+    Examples:
+      toolwire runs approve last call_1
+    """
+    with _open_runs(journal, config_path) as (runs, config):
+        _decide(runs, config, run, dict.fromkeys(calls, "yes"))
+
+
+@command.command("deny")
+@_RUN_ARGUMENT
+@click.argument("calls", metavar="CALL...", nargs=-1, required=True)
+@_journal_options
+def deny(*, run: str, calls: tuple[str, ...], journal: Path | None, config_path: Path | None) -> None:
+    """Deny calls that a run on a worker is waiting for; a worker continues the run.
+
+    \b
+    Examples:
+      toolwire runs deny last call_1
+    """
+    with _open_runs(journal, config_path) as (runs, config):
+        _decide(runs, config, run, dict.fromkeys(calls, "no"))
+
+
+def _decide(runs: "RunStore", config: "Config", run: str, answers: dict[str, str]) -> None:
+    """Store answers to approval requests of a run on a worker."""
+    from toolwire.cli.output.run_report import load_report
+    from toolwire.journal.runs import StoredDecision
+
+    report = load_report(runs, config, run)
+    if report.queue is None:
+        raise BadInput(f"no worker executes the run {report.id}: use `toolwire runs resume {report.id} --approve CALL`")
+    waiting = {request.call_id: request for request in report.pending_approvals}
+    if unknown := [call for call in answers if call not in waiting]:
+        raise BadInput(
+            f"call {unknown[0]!r} is not waiting for approval; waiting calls: {', '.join(waiting) or 'none'}"
+        )
+    for call, answer in answers.items():
+        runs.decide(report.id, waiting[call].digest, StoredDecision(answer, "person"))
+
+
+@command.command("cancel")
+@_RUN_ARGUMENT
+@_journal_options
+def cancel(*, run: str, journal: Path | None, config_path: Path | None) -> None:
+    """Cancel a run, wherever it is executed. A worker stops it at once, another process before its next step.
+
+    \b
+    Examples:
+      toolwire runs cancel last
+    """
+    with _open_runs(journal, config_path) as (runs, config):
+        from toolwire.cli.output.run_report import load_report
+
+        report = load_report(runs, config, run)
+        if report.end_event is not None and report.state != "waiting":
+            raise BadInput(f"the run {report.id} has ended ({report.state})")
+        runs.cancel(report.id)
+        if not runs.is_held(report.id):
+            _end_cancelled(runs, report)
+        print_line(f"cancelled {report.id}", err=True)
+
+
+def _end_cancelled(runs: "RunStore", report: "RunReport") -> None:
+    """End a cancelled run that no process executes."""
+    import msgspec
+
+    from toolwire.journal.runs import RunInUse
+    from toolwire.runtime.run.events import RunEnded
+
+    end = RunEnded(run=report.id, stopped="cancelled", why="cancelled by `toolwire runs cancel`")
+    try:
+        runs.resume(report.id).end(msgspec.json.encode(end))
+    except RunInUse:
+        runs.cancel(report.id)  # a process has just taken it
 
 
 @command.command("replay")
@@ -251,7 +350,7 @@ def _replay_run(
 
     from msgspec.structs import replace
 
-    from toolwire.cli.agent_options import apply_sandbox_flag, build_agent, build_tools, decode_job
+    from toolwire.cli.agent_options import apply_sandbox_flag, build_agent, build_tools, decode_job, original_config
     from toolwire.cli.output.run_output import TextOutput
     from toolwire.cli.output.run_report import differences_as_json, load_report, print_differences
     from toolwire.cli.run_session import build_approver, follow_run
@@ -260,7 +359,7 @@ def _replay_run(
     report = load_report(runs, config, run)
     job = decode_job(report.metadata.facts)
     if not has_config_option:
-        config = _original_config(job, config)
+        config = original_config(job, config)
     live = tools == "live"
     if workspace is not None:
         job = replace(job, workspace=os.path.realpath(workspace))

@@ -8,7 +8,9 @@ from contextlib import contextmanager, suppress
 from toolwire.journal.postgres import PostgresConnection, PostgresSchema
 from toolwire.journal.sqlite_files import DatabaseUnusable
 
-WAIT_TIMEOUT = 1.0  # seconds after which a follower looks again, in case an announcement was lost
+_WAIT_TIMEOUT = 5.0  # seconds after which a follower looks again, in case an announcement was lost
+_UNCONNECTED_TIMEOUT = 1.0  # the same while the server can't be reached
+_READ_TIMEOUT = 0.5  # seconds between looks at whether the thread should stop
 
 
 class PostgresListener:
@@ -24,16 +26,17 @@ class PostgresListener:
         self._events: dict[str, dict[asyncio.Event, asyncio.AbstractEventLoop]] = {}
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._is_connected = False
 
     @contextmanager
     def watch(self, topic: str) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Return a function that waits for an announcement since it was called last, for a second at most."""
+        """Return a function that waits for an announcement since it was called last, for five seconds at most."""
         announced = asyncio.Event()
 
         async def wait() -> None:
             """Wait for an announcement since the last call."""
             with suppress(TimeoutError):
-                async with asyncio.timeout(WAIT_TIMEOUT):
+                async with asyncio.timeout(_WAIT_TIMEOUT if self._is_connected else _UNCONNECTED_TIMEOUT):
                     await announced.wait()
             announced.clear()
 
@@ -63,7 +66,7 @@ class PostgresListener:
         """Stop the thread."""
         self._closing.set()
         if self._thread is not None:
-            self._thread.join(2 * WAIT_TIMEOUT)
+            self._thread.join(4 * _READ_TIMEOUT)
 
     def _listen(self) -> None:
         """Receive announcements until closed, as the body of the thread."""
@@ -71,11 +74,15 @@ class PostgresListener:
         while not self._closing.is_set():
             try:
                 connection.execute(self._listen_statement)
+                self._is_connected = True
+                for topic in list(self._events):  # announcements before this one were not received
+                    self._set_events(topic)
                 while not self._closing.is_set():
-                    for topic in connection.receive_notifications(WAIT_TIMEOUT / 2):
+                    for topic in connection.receive_notifications(_READ_TIMEOUT):
                         self._set_events(topic)
             except DatabaseUnusable:
-                self._closing.wait(WAIT_TIMEOUT)
+                self._is_connected = False
+                self._closing.wait(_UNCONNECTED_TIMEOUT)
         connection.close()
 
     def _set_events(self, topic: str) -> None:

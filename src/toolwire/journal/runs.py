@@ -174,7 +174,7 @@ class RunStepLog:
     def release(self) -> None:
         """Release the lease of an unfinished run."""
         self._heartbeat.remove(self._token)
-        statement = "UPDATE runs SET holder = NULL, token = NULL, attempts = 0 WHERE id = :run AND token = :token"
+        statement = "UPDATE runs SET holder = NULL, token = NULL WHERE id = :run AND token = :token"
         self._database.update(statement, {"run": self._run, "token": self._token})
         self._database.announce(_QUEUE_TOPIC)
 

@@ -35,6 +35,7 @@ class RunReport:
     def __init__(self, runs: RunStore, stored_run: StoredRun, redactor: Redactor) -> None:
         self.id = stored_run.id
         self.started_at = stored_run.at
+        self.queue = stored_run.queue
         self.redactor = redactor
         self.metadata = decode_stored(stored_run.metadata, RunMetadata, f"the run {stored_run.id}")
         self.end_event = (
@@ -46,10 +47,12 @@ class RunReport:
 
     @cached_property
     def state(self) -> str:
-        """Return "running", "waiting", "interrupted" (its process is gone), or the stop cause."""
+        """Return "queued", "running", "waiting", "interrupted" (its process is gone), or the stop cause."""
         if self.end_event is not None:
             return self.end_event.stopped
-        return "running" if self._runs.is_held(self.id) else "interrupted"
+        if self._runs.is_held(self.id):
+            return "running"
+        return "interrupted" if self.queue is None else "queued"
 
     @cached_property
     def turns(self) -> list[RecordedTurn]:
@@ -297,7 +300,7 @@ def print_report(report: RunReport) -> None:
         print_line()
         print_line(state, reason, indent=2)
     for request in report.pending_approvals:
-        print_line(("waiting:", "warning"), f" toolwire runs resume {report.id} --approve {request.call_id}")
+        print_line(("waiting:", "warning"), f" {approval_command(report, request.call_id)}")
     for id in report.calls_in_doubt:
         print_line(("in doubt:", "problem"), f" {id} was running when the run ended")
 
@@ -306,6 +309,13 @@ def print_text(text: str, prefix: str = "", style: Style = "") -> None:
     """Print text of a model, a tool or a user, without control characters; a prefix sets each line apart."""
     for line in strip_controls(text).rstrip("\n").split("\n"):
         print_line(prefix, (line, style), indent=len(prefix))
+
+
+def approval_command(report: RunReport, call_id: str) -> str:
+    """Return the command that approves a call."""
+    if report.queue is not None:
+        return f"toolwire runs approve {report.id} {call_id}"
+    return f"toolwire runs resume {report.id} --approve {call_id}"
 
 
 _CALL_STYLES: dict[str, Style] = {"ok": "good", "error": "problem", "in doubt": "problem"}

@@ -149,9 +149,10 @@ class Dispatcher:
             response = await self._start_background_job(exchange, pending_response)
         else:
             response = await _try_backends(exchange)
-            if pending_response is not None and isinstance(response, BufferedResponse):
-                loss = await pending_response.flush()
+            if isinstance(response, BufferedResponse):
+                loss = None if pending_response is None else await pending_response.flush()
                 response.losses = response.losses if loss is None else [*response.losses, loss]
+                await exchange.flush_state()
         exchange.observer.on_response(response)
         return response
 

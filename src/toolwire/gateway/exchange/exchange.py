@@ -159,6 +159,7 @@ class Exchange:
         "request",
         "route_match",
         "services",
+        "signatures",
         "upstream_request",
     )
 
@@ -199,6 +200,9 @@ class Exchange:
         self.compacts_only = False
         """Whether the request came to an endpoint that only compacts."""
 
+        self.signatures: SignatureObserver | None = None
+        """The observer of the response's signatures, once one was needed."""
+
         self.upstream_request: UpstreamRequest
         """The request for the backend that is tried; unset until it is prepared."""
 
@@ -230,8 +234,7 @@ class Exchange:
         upstream_request, state = self.upstream_request, self.services.conversation_state
         client, context = self.client_request.codec, upstream_request.context
         if context.withheld is not None:
-            # Not urgent, but it must be stored before the client's next request.
-            asyncio.get_running_loop().call_soon(
+            store_turn = partial(
                 state.withheld_turns.store,
                 context.withheld,
                 response,
@@ -239,8 +242,26 @@ class Exchange:
                 context,
                 self.turn_key(upstream_request.backend),
             )
+            if state.store.is_shared:
+                store_turn()  # another replica may get the client's next request
+            else:
+                asyncio.get_running_loop().call_soon(store_turn)  # not urgent
         if self.pending_response is not None:
             self.pending_response.complete(client.encode_response(response, context).to_bytes())
+
+    @property
+    def waits_for_state(self) -> bool:
+        """Return whether frames may have to wait until rows are stored that other replicas need."""
+        return self.signatures is not None and self.services.conversation_state.store.is_shared
+
+    async def flush_state(self) -> None:
+        """Wait until the rows queued for this response are stored, if another replica may get the next request."""
+        store, upstream_request = self.services.conversation_state.store, self.upstream_request
+        if not store.is_shared:
+            return
+        has_signatures = self.signatures is not None and self.signatures.take_recorded()
+        if has_signatures or upstream_request.context.withheld is not None or upstream_request.rounds is not None:
+            await store.flush()
 
     def turn_key(self, backend: Backend) -> TurnKey:
         """Return the key under which to store turns of `backend` whose signatures this client does not receive."""
@@ -257,4 +278,5 @@ class Exchange:
             return None
         signatures = self.services.conversation_state.signatures
         issuer = upstream_request.backend.issuer
-        return SignatureObserver(signatures, self.client_request.tenant, issuer, client_drops=client_drops)
+        self.signatures = SignatureObserver(signatures, self.client_request.tenant, issuer, client_drops=client_drops)
+        return self.signatures

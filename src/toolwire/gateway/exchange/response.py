@@ -512,7 +512,9 @@ class StreamingResponse(Generic[Frames]):
 
     def chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the client's frames; if the response is stored, the last frame waits for that."""
-        return self._stored_chunks() if self._exchange.stores_response else self._translated_chunks()
+        exchange = self._exchange
+        is_stored = exchange.stores_response or exchange.waits_for_state
+        return self._stored_chunks() if is_stored else self._translated_chunks()
 
     async def _stored_chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the frames; the last one waits until the response is stored."""
@@ -524,6 +526,7 @@ class StreamingResponse(Generic[Frames]):
                     is_stored = True
                 if pending_response is not None and (loss := await pending_response.flush()) is not None:
                     self._storage_losses.append(loss)
+                await self._exchange.flush_state()
                 yield data
 
     async def _translated_chunks(self) -> AsyncGenerator[Frames, None]:

@@ -24,6 +24,7 @@ from toolwire.gateway.observability.access_log import RequestRecord, encode_loss
 from toolwire.gateway.observability.metrics import LossStore, Metrics
 from toolwire.gateway.server.auth import Principal
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
+from toolwire.gateway.state.loss_reports import SharedLossReports
 from toolwire.journal.records import USAGE_COUNTS, Bodies, Record, UniqueFields, record_size
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.store import open_record_store
@@ -235,6 +236,7 @@ class Observability(Struct, frozen=True):
     metrics: Metrics
     loss_store: LossStore
     recorder: Recorder | None
+    shared_losses: SharedLossReports
     exchanges: "ExchangeBuffer | None" = None
     """The exchanges that the console shows; None if it is disabled."""
 
@@ -253,6 +255,8 @@ class RequestObserver(ExchangeObserver):
     """The losses stored last; None if there is no loss report yet."""
     loss_report: bytes = b""
     loss_entry: int | None = None
+    has_queued_losses: bool = False
+    """Whether a loss report for other replicas waits to be stored."""
 
     def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> None:
         """Start to capture the exchange, if there is a journal or an open console."""
@@ -321,7 +325,16 @@ class RequestObserver(ExchangeObserver):
             self.loss_entry = self.outputs.loss_store.add(
                 self.record.id, self.principal, self.loss_report, self.loss_entry
             )
+            if self.loss_report:
+                add = self.outputs.shared_losses.add
+                self.has_queued_losses = add(self.principal.tenant, self.record.id, self.loss_report)
         return self.loss_report
+
+    async def flush_losses(self) -> None:
+        """Wait until other replicas can find the loss report; called before the last byte is sent."""
+        if self.has_queued_losses:
+            self.has_queued_losses = False
+            await self.outputs.shared_losses.flush()
 
     def finish(self) -> None:
         """Log, count and record the request."""

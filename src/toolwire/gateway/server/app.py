@@ -42,6 +42,7 @@ from toolwire.gateway.server.request import (
     requested_strictness,
 )
 from toolwire.gateway.server.stream_sender import StreamedResponse, StreamSender
+from toolwire.gateway.state.loss_reports import SharedLossReports
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
@@ -119,9 +120,10 @@ class App:
         scoreboard = scoreboard or Scoreboard()
         self._metrics = metrics = Metrics(scoreboard, worker)
         self._loss_store = scoreboard.loss_store(worker)
+        self._shared_losses = SharedLossReports(dispatcher.services.conversation_state.store)
         self._console = console
         exchanges = None if console is None else console.buffer
-        self._observability = Observability(log, metrics, self._loss_store, recorder, exchanges)
+        self._observability = Observability(log, metrics, self._loss_store, recorder, self._shared_losses, exchanges)
         if console is not None:
             console.attach(self._observability)
         self._stream_quota = Quota(
@@ -313,6 +315,7 @@ class App:
         headers = [JSON_HEADER]
         if (report := observer.store_losses(losses)) and (header := encode_losses_header(losses, report)):
             headers.append((b"toolwire-losses", header))
+        await observer.flush_losses()
         await http_request.respond(200, response.body, headers)
 
     async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
@@ -438,7 +441,7 @@ class App:
             return self._metrics.render(journal), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
-            losses = self._loss_store.find_losses(id, principal)
+            losses = self._loss_store.find_losses(id, principal) or await self._shared_losses.find(principal.tenant, id)
             return None if losses is None else (losses, JSON_HEADER)
         body = await self._catalog.look_up(path, codec.name, request_body)
         return None if body is None else (msgspec.json.encode(body), JSON_HEADER)
@@ -463,6 +466,7 @@ class App:
         body = encoding.to_bytes()
         if observer.capture is not None:
             observer.capture.append_body(body)
+        await observer.flush_losses()
         await http_request.respond(status, body, headers)
 
 

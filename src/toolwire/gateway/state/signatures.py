@@ -45,21 +45,27 @@ class IssuedSignatures:
         self._issuers: BoundedMemo[tuple[str, str], str] = BoundedMemo(_MEMO_BYTES)
         self._reasoning: BoundedMemo[tuple[str, str], _DroppedParts] = BoundedMemo(_MEMO_BYTES)
 
-    def record_signature(self, owner: str, data: str, issuer: str) -> None:
-        """Store the issuer of a signature that a client receives."""
-        if data and self._issuers.get((owner, data)) != issuer:
-            self._issuers.put((owner, data), issuer, _ENTRY_BYTES + len(data))
-            self._store.enqueue([Row(owner, SIGNATURE_KIND, _digest(data), issuer.encode())])
+    def record_signature(self, owner: str, data: str, issuer: str) -> bool:
+        """Store the issuer of a signature that a client receives; return whether a row was queued."""
+        if not data or self._issuers.get((owner, data)) == issuer:
+            return False
+        self._issuers.put((owner, data), issuer, _ENTRY_BYTES + len(data))
+        self._store.enqueue([Row(owner, SIGNATURE_KIND, _digest(data), issuer.encode())])
+        return True
 
-    def record_reasoning(self, owner: str, call_id: str, reasoning: _DroppedParts) -> None:
-        """Store reasoning without visible text that stands before a call, or remember that there is none."""
+    def record_reasoning(self, owner: str, call_id: str, reasoning: _DroppedParts) -> bool:
+        """Store reasoning without visible text that stands before a call, or remember that there is none.
+
+        Returns whether a row was queued.
+        """
         if not reasoning:
             if self._reasoning.get((owner, call_id)) is None:
                 self._reasoning.put((owner, call_id), (), _ENTRY_BYTES)
-            return
+            return False
         body = msgspec.json.encode(reasoning)
         self._reasoning.put((owner, call_id), reasoning, _ENTRY_BYTES + 2 * len(body))
         self._store.enqueue([Row(owner, REASONING_KIND, _digest(call_id), body)])
+        return True
 
     async def find_foreign(self, owner: str, signatures: Sequence[str], issuer: str) -> frozenset[str]:
         """Return the signatures that are known to be from another issuer."""
@@ -131,6 +137,7 @@ class SignatureObserver:
         self._owner = owner
         self._issuer = issuer
         self._client_drops = client_drops
+        self._has_recorded = False
         self._open: dict[tuple[int, int], _OpenReasoning] = {}
         self._before_call: dict[int, list[tuple[int, Reasoning]]] = {}
 
@@ -154,6 +161,11 @@ class SignatureObserver:
                     self._record(getattr(part, "signature", None))
                     self._add_part(candidate.index, part)
 
+    def take_recorded(self) -> bool:
+        """Return whether rows were queued since the last call."""
+        has_recorded, self._has_recorded = self._has_recorded, False
+        return has_recorded
+
     def _collect_reasoning(self, event: Event) -> None:
         """Collect reasoning from a stream, up to the call that follows it."""
         if isinstance(event, PartStart):
@@ -176,12 +188,12 @@ class SignatureObserver:
         if reasoning and isinstance(part, Text):
             self._before_call[candidate] = [(texts + 1, dropped) for texts, dropped in reasoning]
         elif isinstance(part, ToolCall) and part.id and self._client_drops:
-            self._signatures.record_reasoning(self._owner, part.id, tuple(reasoning))
+            self._has_recorded |= self._signatures.record_reasoning(self._owner, part.id, tuple(reasoning))
 
     def _record(self, signature: Signature | None) -> None:
         """Record a signature, unless it is an envelope, which names its issuer itself."""
         if signature is not None and not is_envelope(signature.data):
-            self._signatures.record_signature(self._owner, signature.data, self._issuer)
+            self._has_recorded |= self._signatures.record_signature(self._owner, signature.data, self._issuer)
 
 
 def may_have_signatures(body: bytes) -> bool:

@@ -50,6 +50,9 @@ class StateStore(Protocol):
     wait raise `StateUnavailable` on failure.
     """
 
+    is_shared: bool
+    """Whether other machines use the store."""
+
     @property
     def unavailable_reason(self) -> str | None:
         """Return why the store is unavailable, as far as is known."""

@@ -26,7 +26,7 @@ from toolwire.canonical.response import Response, StopReason, Usage, add_usage, 
 from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.runs import decode_stored
+from toolwire.journal.runs import RunCancelled, decode_stored
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
@@ -162,6 +162,8 @@ class Loop:
             state.stopped, state.reason = "failed", str(error)
         except Refused as refusal:
             state.stopped, state.reason = "blocked", str(refusal)
+        except RunCancelled as error:
+            state.stopped, state.reason = "cancelled", str(error)
         except asyncio.CancelledError:
             state.stopped, state.reason = "cancelled", "interrupted"
             raise

@@ -1,0 +1,169 @@
+"""`toolwire work`: execute the runs that `toolwire ask --detach` and `Agent.run_detached` put into queues."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+
+if TYPE_CHECKING:
+    from toolwire.agent import Agent, RunMetadata
+    from toolwire.gateway.config import Config
+    from toolwire.journal.runs import RunStore
+    from toolwire.runtime.calls.approval import Approver
+    from toolwire.worker import Worker
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("work", short_help="Execute detached runs.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="MODULE:NAME", help="An agent whose detached runs to execute."
+)
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Another queue of `toolwire ask --detach` runs.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=4, metavar="N", help="Runs at the same time. Default: 4."
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    metavar="SECONDS",
+    help="Time for turns under way after SIGTERM. Default: 30.",
+)
+@click.option("--once", is_flag=True, help="Stop when no run is left.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your permissions.")
+@config_option
+@click.option("--journal", type=_FILE, metavar="FILE", help="Store of runs. Default: the user's, or state.url.")
+def command(
+    *, agents: tuple[str, ...], no_sandbox: bool, config_path: Path | None, journal: Path | None, **options: Any
+) -> None:
+    """Execute the runs of `toolwire ask --detach` on this machine, and those of your own agents.
+
+    Any number of workers may share a store. Each holds its runs with leases: when it dies, another worker adopts them
+    and continues where they stood. A call that was under way is in doubt, and not repeated. On SIGTERM, runs are left
+    to other workers after their current turn.
+
+    \b
+    Examples:
+      toolwire work
+      toolwire work --agent support.agents:triage --concurrency 8
+    """
+    with report_bad_input():
+        from toolwire.cli.agent_options import apply_sandbox_flag, open_runs
+        from toolwire.gateway.config import load_config
+
+        config = apply_sandbox_flag(load_config(config_path).config, _log, no_sandbox=no_sandbox)
+        runs = open_runs(journal, config)
+        try:
+            sys.exit(_work(runs, _Agents(runs, config, agents, has_config_option=config_path is not None), **options))
+        finally:
+            runs.close()
+
+
+def _work(runs: "RunStore", agents: "_Agents", *, queues: tuple[str, ...], once: bool, **options: Any) -> int:
+    """Execute runs until a signal or, with `once`, until none is left; return the exit code."""
+    import asyncio
+
+    from toolwire.cli.agent_options import ask_queue
+    from toolwire.worker import Worker
+
+    served = (ask_queue(), *queues, *(f"agent:{name}" for name in agents.names))
+    _log(f"executes the runs of {', '.join(served)} in {runs.name}")
+
+    async def serve() -> None:
+        """Run the worker in an event loop."""
+        worker = Worker(runs, agents.open, served, log=_log, **options)
+        _stop_on_signals(worker)
+        await (worker.drain() if once else worker.serve())
+
+    asyncio.run(serve())
+    return 0
+
+
+def _stop_on_signals(worker: "Worker") -> None:
+    """Stop the worker on the first SIGTERM or SIGINT; the second one kills the process."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        """Stop the worker, and let the next signal kill the process."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _log(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(f"worker: {text}", err=True)
+
+
+class _Agents:
+    """The agents that this worker runs: those of modules, and those of `toolwire ask` jobs."""
+
+    def __init__(
+        self, runs: "RunStore", config: "Config", targets: tuple[str, ...], *, has_config_option: bool
+    ) -> None:
+        self._runs = runs
+        self._config = config
+        self._has_config_option = has_config_option
+        self._agents: Mapping[str, Agent[Any, Any]] = {
+            agent.name: agent for agent in [_import_agent(target) for target in targets]
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the agents of modules."""
+        return tuple(self._agents)
+
+    def open(self, metadata: "RunMetadata", approver: "Approver") -> "AbstractAsyncContextManager[Agent[Any, Any]]":
+        """Return the agent of a run: one of a module, or one built from the options of `toolwire ask`."""
+        agent = self._agents.get(metadata.agent)
+        return nullcontext(agent) if agent is not None else self._build_ask_agent(metadata, approver)
+
+    def _build_ask_agent(self, metadata: "RunMetadata", approver: "Approver") -> "Agent":
+        """Build the agent of a `toolwire ask` job."""
+        from msgspec.structs import replace
+
+        from toolwire.cli.agent_options import build_agent, decode_job, original_config, require_browser
+        from toolwire.runtime.calls.approval import AutoApprover
+
+        job = decode_job(metadata.facts)
+        job = replace(job, model=job.model or metadata.model or None)
+        if not Path(job.workspace).is_dir():
+            raise BadInput(f"the workspace {job.workspace} does not exist on this machine")
+        config = self._config
+        if not self._has_config_option:
+            config = replace(original_config(job, config), tools=config.tools)
+        require_browser(job, config)
+        return build_agent(job, config, approver=AutoApprover(approver) if job.yes else approver, runs=self._runs)
+
+
+def _import_agent(target: str) -> "Agent[Any, Any]":
+    """Import an agent by `MODULE:NAME`, from the current folder or an installed package."""
+    import importlib
+
+    from toolwire.agent import Agent
+
+    module, colon, name = target.partition(":")
+    if not colon:
+        raise BadInput(f"--agent {target}: name a module and the agent in it, such as support.agents:triage")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        agent = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(f"--agent {target}: {error}") from None
+    if not isinstance(agent, Agent):
+        raise BadInput(f"--agent {target}: not an Agent")
+    return agent
