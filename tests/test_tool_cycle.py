@@ -31,7 +31,7 @@ from toolwire.canonical.fold import fold
 from toolwire.canonical.response import INCOMPLETE_STOPS
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.run.loop import _INCOMPLETE_STOPS
+from toolwire.runtime.run import stops
 
 CITIES = ("Paris", "Rome", "Oslo", "Lima", "Kyiv")
 OUTPUTS: list[Any] = ["18C", {"temperature": 25, "wind": None}, [1, 2.5], 0, "No such city."]
@@ -218,7 +218,7 @@ def test_strict_parsing_accepts_a_complete_call(protocol: str) -> None:
 
 
 def test_runtime_uses_the_same_incomplete_stops() -> None:
-    assert _INCOMPLETE_STOPS.keys() == INCOMPLETE_STOPS
+    assert stops.INCOMPLETE_STOPS.keys() == INCOMPLETE_STOPS
 
 
 DOTTED_TOOLS = [

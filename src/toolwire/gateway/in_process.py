@@ -29,7 +29,7 @@ from toolwire.gateway.exchange.backend_facts import known_backend, look_up_backe
 from toolwire.gateway.exchange.context_management import summary_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver, ExchangeServices
-from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
+from toolwire.gateway.exchange.failover import BackendAttempt, find_context, order_backends, try_backends
 from toolwire.gateway.exchange.response import StreamingResponse, request_events
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest
@@ -128,6 +128,11 @@ class GatewayModel:
             self._probes[key] = (target, probe(PROTOCOLS[backend.provider.protocol], target))
         found: T = self._probes[key][1]
         return found
+
+    async def context_tokens(self) -> int | None:
+        """Return the context window of the first backend's model, as far as it is known without a request."""
+        services, backend = self._dispatcher.services, self._route_match.backends[0]
+        return await find_context(services, backend, Request(origin=""), asks=False)
 
     async def summarize(self, request: Request) -> tuple[str, Usage]:
         """Return this model's summary of a conversation, for `compacted_request`, and the tokens that it took."""

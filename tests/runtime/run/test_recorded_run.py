@@ -185,3 +185,17 @@ def test_approval_request_suggests_allow_rules() -> None:
         "go"
     )
     assert by_rule.approval_requests[0].suggested_rules == ()
+
+
+def test_conversation_includes_the_messages_of_toolwire_itself(tmp_path: Path) -> None:
+    """Between two answers stands the request to continue or to correct the first one."""
+    cut_off = model_turn(Text(text="The answer"), stop="max_tokens")
+    runs = RunStore(tmp_path / "runs.db")
+    for model, output in (
+        (ScriptedModel(cut_off, text_turn(" is 42.")), str),
+        (ScriptedModel(text_turn("many"), text_turn('{"result": 42}')), int),
+    ):
+        run = Agent(model, output=output, journal=runs).run("go")
+        assert [message.role for message in run.messages] == ["user", "assistant", "user", "assistant"]
+        assert conversation(run.messages[:1], read_turns(runs.steps(run.id))) == run.messages
+    runs.close()

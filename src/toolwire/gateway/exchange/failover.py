@@ -102,13 +102,18 @@ def _watch_response(breakers: Breakers, backend: Backend, response: AnyResponse)
         breakers.record_success(backend)
 
 
-async def find_context(services: ExchangeServices, backend: Backend, request: Request) -> int | None:
-    """Return the context of a backend's model in tokens: configured, as the provider states, or from packaged data."""
+async def find_context(
+    services: ExchangeServices, backend: Backend, request: Request, *, asks: bool = True
+) -> int | None:
+    """Return the context of a backend's model in tokens: configured, as the provider states, or from packaged data.
+
+    With `asks`, the provider's list of models may be requested.
+    """
     provider, model = backend.provider, backend.model or request.model or ""
     if backend.context is not None:
         return backend.context
     context = services.catalog.look_up(provider, model).info.context
-    if context is None:
+    if context is None and asks:
         context = (await services.catalog.ask(provider, model)).info.context
     if context is None:
         packaged = await services.body_executor.run_in_thread(packaged_model, model, provider.name, provider.base_url)

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 T = TypeVar("T")
+CompactAt: TypeAlias = int | Literal["auto", "never"]
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
@@ -30,6 +31,9 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """Concurrent tool calls."""
     history: int | None = None
     """Approximate tokens of conversation sent to the model; the oldest turns beyond it are omitted."""
+    compact_at: CompactAt = "auto"
+    """Tokens of a request above which a summary takes the place of the earlier conversation; `auto` is four fifths of
+    the model's context window, and with `history` the same as `never`."""
 
 
 class RunTimeout(Exception):

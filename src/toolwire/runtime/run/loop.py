@@ -26,13 +26,14 @@ from toolwire.canonical.response import Response, StopReason, Usage, add_usage, 
 from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.runs import RunCancelled, decode_stored
+from toolwire.journal.runs import RunCancelled
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import Model, ModelFailed, SupportsPrices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.budget import Budget
+from toolwire.runtime.run.compaction import Compactor
 from toolwire.runtime.run.context import Instructions, RunContext, ToolPreparation, resolve
 from toolwire.runtime.run.events import (
     CallProposed,
@@ -61,6 +62,7 @@ from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput, OutputType
 from toolwire.runtime.run.repetition import add_digest, describe_repetition
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
+from toolwire.runtime.run.stops import CONTINUING_STOPS, INCOMPLETE_STOPS, recorded_response, stop_reason_of
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
 from toolwire.runtime.search.deferred_tools import DeferredTools, is_denied
 from toolwire.runtime.tool import Arguments, Tool, ToolCatalog, ToolOutput
@@ -69,19 +71,6 @@ from toolwire.runtime.toolbox import Toolbox
 if TYPE_CHECKING:
     from toolwire.runtime.sandbox.code.tool import CodeSandbox
 
-_INCOMPLETE_STOPS: dict[StopReason, tuple[StopCause, str]] = {
-    "max_tokens": ("length", "the response reached the output token limit"),
-    "context_window": ("length", "the conversation exceeds the model's context window"),
-    "filtered": ("filtered", "the provider filtered the response"),
-    "refusal": ("refused", "the model refused to answer"),
-    "malformed_call": ("failed", "the model made a malformed tool call"),
-    "cancelled": ("failed", "the provider cancelled the response"),
-    "error": ("failed", "the response ended with an error"),
-}
-"""Stop reasons of incomplete responses, whose calls are never executed."""
-
-_CONTINUING_STOPS = frozenset({"paused", "continuation"})
-"""Stop reasons after which the model continues its turn, such as Anthropic's `pause_turn`."""
 _CONTINUE_PROMPT = "Your answer was cut off by the output limit. Continue it exactly where it stopped."
 
 
@@ -145,6 +134,8 @@ class Loop:
         self._usage_estimator = UsageEstimator()
         self._hosted_calls = HostedCallObserver(step_log, settings.redactor)
         self._warned: set[str] = set()
+        limits = settings.limits
+        self._compactor = Compactor(model, step_log, limits.compact_at if limits.history is None else "never")
 
     async def events(self, state: RunState, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """Continue the run from its current state, and yield its events."""
@@ -177,11 +168,12 @@ class Loop:
             state.stopped, state.reason = limit
             return
         state.turn += 1
+        self._add_summary_usage(state, self._compactor.restore(state.turn))
         await self._declare_tools(state)
         for warning in (*self._toolbox.take_warnings(), *self._tool_definitions.take_warnings()):
             yield RunWarning(text=warning)
         name = f"turn/{state.turn}"
-        recorded = _recorded_response(self._step_log.outcome(name), name)
+        recorded = recorded_response(self._step_log.outcome(name), name)
         yield TurnStarted(turn=state.turn, recorded=recorded is not None)
         if recorded is not None:
             response = recorded
@@ -193,11 +185,14 @@ class Loop:
             policy = self._settings.policy.with_rules(*state.rules)
             self._hosted_calls.start_turn(state.turn, self._catalog, policy, self._model.name)
             request, omitted_count = self._build_request(state)
+            on_summary = partial(self._add_summary_usage, state)
+            request = await self._compactor.fit(state.turn, request, state.messages, on_summary)
             request = await self._hooks.before_model(self._run_context(state), request)
             if omitted_count:
                 yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
+            events = self._compactor.stream(state.turn, request, state.messages, on_summary)
             try:
-                async for event in with_deadline(self._remaining_seconds(state), self._model.stream(request)):
+                async for event in with_deadline(self._remaining_seconds(state), events):
                     accumulator.add(event)
                     for observed in (mapper.map_event(event), self._hosted_calls.observe(event)):
                         if observed is not None:
@@ -210,7 +205,10 @@ class Loop:
             self._step_log.finish(name, msgspec.json.encode(response))
             for hosted_event in self._hosted_calls.end_turn(response):
                 yield hosted_event
-        stop_reason = _stop_reason(response)
+            for warning in self._compactor.take_warnings():
+                yield RunWarning(text=warning)
+        self._compactor.count(response.usage, state.messages)
+        stop_reason = stop_reason_of(response)
         yield self._turn_ended(state, response, stop_reason)
         async for proposed in self._apply_response(state, response, stop_reason):
             yield proposed
@@ -301,7 +299,7 @@ class Loop:
     def _build_request(self, state: RunState) -> tuple[Request, int]:
         """Build the model request; returns it with the number of messages omitted from the history."""
         settings = self._settings
-        messages, omitted_count = state.messages, 0
+        messages, omitted_count = self._compactor.shorten(state.messages), 0
         if settings.limits.history is not None:
             messages, omitted_count = trim_history(messages, settings.limits.history)
         request = Request(
@@ -333,8 +331,8 @@ class Loop:
             raise ModelFailed(response.error)
         if stop_reason == "max_tokens" and not calls and self._continue_answer(state):
             return
-        if stop_reason in _INCOMPLETE_STOPS:
-            state.stopped, state.reason = _INCOMPLETE_STOPS[stop_reason]
+        if stop_reason in INCOMPLETE_STOPS:
+            state.stopped, state.reason = INCOMPLETE_STOPS[stop_reason]
             return
         policy = self._settings.policy.with_rules(*state.rules)
         for id, call in with_unique_ids(state.turn, [call for call in calls if call.executor == "client"]):
@@ -345,7 +343,7 @@ class Loop:
                 await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
             yield _proposed_event(pending)
-        if not state.pending and stop_reason in _CONTINUING_STOPS:
+        if not state.pending and stop_reason in CONTINUING_STOPS:
             state.text_before = state.text
         elif not state.pending:
             self._finish(state)
@@ -361,7 +359,7 @@ class Loop:
             return False
         state.continuations += 1
         state.text_before = state.text
-        state.messages += (Message(role="user", parts=(Text(text=_CONTINUE_PROMPT),)),)
+        self._add_prompt(state, _CONTINUE_PROMPT)
         return True
 
     def _finish(self, state: RunState) -> None:
@@ -371,7 +369,13 @@ class Loop:
                 f"Call {OUTPUT_TOOL} with it." if self._output_tools else "Answer with the corrected JSON only."
             )
             text = f"The answer does not match the required type: {error}\n{instruction}"
-            state.messages += (Message(role="user", parts=(Text(text=text),)),)
+            self._add_prompt(state, text)
+
+    def _add_prompt(self, state: RunState, text: str) -> None:
+        """Add a message of toolwire itself, and record it, so that a later run can continue the conversation."""
+        state.messages += (Message(role="user", parts=(Text(text=text),)),)
+        self._step_log.begin(f"prompt/{state.turn}", b"")
+        self._step_log.finish(f"prompt/{state.turn}", msgspec.json.encode(text))
 
     def _take_output(self, state: RunState, pending: PendingCall, outcome: CallOutcome) -> None:
         """Stop the run with the answer in a call of `final_answer`, if it was accepted."""
@@ -409,6 +413,11 @@ class Loop:
         state.text = state.text_before + "".join(part.text for part in parts if isinstance(part, Text))
         state.text_before = ""
         return [part for part in parts if isinstance(part, ToolCall)]
+
+    def _add_summary_usage(self, state: RunState, usage: Usage | None) -> None:
+        """Add the usage of a summary, if there was one."""
+        if usage is not None:
+            self._add_usage(state, replace(usage, requests=1))
 
     def _add_usage(self, state: RunState, *usages: Usage | None) -> None:
         """Add the usage of a response, or of all calls of a turn."""
@@ -562,27 +571,6 @@ def run_ended(state: RunState) -> RunEnded:
         turns=state.turn,
         calls=state.call_count,
     )
-
-
-def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
-    """Decode the recorded response of the turn's step `name`.
-
-    Returns None if there is none or if it failed, so that the response is requested again.
-    """
-    response = None if outcome is None else decode_stored(outcome, Response, f"step {name}")
-    if (
-        response is None
-        or response.error is not None
-        or _INCOMPLETE_STOPS.get(_stop_reason(response), ("",))[0] == "failed"
-    ):
-        return None
-    return response
-
-
-def _stop_reason(response: Response) -> StopReason:
-    """Return why the model stopped, according to the first candidate."""
-    stop = response.candidates[0].stop if response.candidates else None
-    return "other" if stop is None else stop.reason
 
 
 def _proposed_event(pending: PendingCall) -> CallProposed:

@@ -60,6 +60,8 @@ class RecordedTurn(Struct, kw_only=True):
     """None if the model did not finish its response."""
     calls: dict[str, RecordedCall]
     """Calls by id, in the order in which they were recorded."""
+    prompt: str | None = None
+    """Message of toolwire itself after the response, to continue or correct the answer."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -90,6 +92,8 @@ def read_turns(steps: Sequence[StoredStep]) -> list[RecordedTurn]:
             case "turn":
                 turn.started_at, turn.finished_at = step.started_at, step.finished_at
                 turn.response = _decode_step(step, step.outcome, Response)
+            case "prompt":
+                turn.prompt = _decode_step(step, step.outcome, str)
             case "approval":
                 call = turn.calls.setdefault(id, RecordedCall(id=id))
                 call.approval_request = _decode_step(step, step.intent, ApprovalRequest)
@@ -120,6 +124,8 @@ def _turn_messages(turn: RecordedTurn) -> Iterator[Message]:
     results = tuple(_call_result(turn, id, call) for id, call in turn.proposed_calls)
     if results:
         yield Message(role="user", parts=results)
+    if turn.prompt is not None:
+        yield Message(role="user", parts=(Text(text=turn.prompt),))
 
 
 def _call_result(turn: RecordedTurn, id: str, call: ToolCall) -> ToolResult:
