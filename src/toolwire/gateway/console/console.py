@@ -5,7 +5,8 @@ Requests from other sites are rejected. Reading needs a viewer, and whatever act
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,8 +31,12 @@ from toolwire.gateway.console.playground import (
     translate_to_all,
 )
 from toolwire.gateway.console.price_list import PriceList
+from toolwire.gateway.console.run_reports import RunReports
 from toolwire.gateway.console.session import Sessions, Viewer, is_https, is_same_site
+from toolwire.gateway.console.status_report import Uptime, report_limits, report_providers
+from toolwire.gateway.doctor import diagnose
 from toolwire.gateway.exchange.dispatcher import Dispatcher
+from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import Observability
 from toolwire.gateway.server.auth import Authenticator
 from toolwire.journal.redaction import Redactor
@@ -54,6 +59,7 @@ _API = "/console/api/"
 _STATIC = "/console/static/"
 _NO_STORE: Header = (b"cache-control", b"no-store")
 _MAX_SMALL_BODY = 16 * 1024
+_DIAGNOSIS_TIMEOUT = 10.0
 _T = TypeVar("_T")
 
 
@@ -86,7 +92,9 @@ class Console:
         dispatcher: Dispatcher,
         authenticator: Authenticator,
         redactor: Redactor,
+        *,
         secret: bytes,
+        environment: Mapping[str, str],
     ) -> None:
         section, services = config.console, dispatcher.services
         self.buffer = ExchangeBuffer(
@@ -102,11 +110,17 @@ class Console:
         self._sessions = Sessions(authenticator, secret)
         self._rows = RowBuilder(services.router, PriceList(services.router, services.catalog))
         self._feed = ExchangeFeed(self.buffer, self._rows, redactor, secrets.token_hex(4))
+        self._config = config
+        self._environment = environment
+        self._uptime = Uptime()
+        self._runs = RunReports(config, environment, redactor)
         self._dispatcher = dispatcher
+        self._observability: Observability | None = None
         self._playground: Playground | None = None
 
     def attach(self, observability: Observability) -> None:
         """Set the outputs that runs from the page are reported to, like all requests."""
+        self._observability = observability
         self._playground = Playground(self._dispatcher, observability, self._redactor)
 
     def close(self) -> None:
@@ -131,6 +145,16 @@ class Console:
             await _respond_json(request, {"error": str(error)}, status=error.status)
         except (ClientDisconnected, OSError):
             return
+        except Exception as error:  # noqa: BLE001 - logged as for every other request
+            self._log_failure(request, error)
+            await _respond_json(request, {"error": "internal error: see the log of the gateway"}, status=500)
+
+    def _log_failure(self, request: AsgiRequest, error: Exception) -> None:
+        """Log an unexpected error with its traceback."""
+        record = RequestRecord(id="-", method=request.method, path=request.path, started_at=time.monotonic())
+        record.status, record.exception = 500, error
+        if self._observability is not None:
+            self._observability.log(record)
 
     async def _serve_checked(self, request: AsgiRequest) -> None:
         """Check the origin of a request, and serve it by its path."""
@@ -174,12 +198,20 @@ class Console:
             "exchanges": self._send_exchange,
             "export": self._send_bundle,
             "hosts": self._send_hosts,
+            "runs": self._send_runs,
+            "pictures": self._send_picture,
+            "status": self._send_status,
         }
 
     @property
     def _actions(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
         """Return what acts or computes, by the first part of the path."""
-        return {"capture": self._switch_capture, "translate": self._translate, "run": self._run}
+        return {
+            "capture": self._switch_capture,
+            "translate": self._translate,
+            "run": self._run,
+            "diagnose": self._diagnose,
+        }
 
     # ---- session
 
@@ -256,8 +288,7 @@ class Console:
 
     async def _switch_capture(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
         """Capture bodies for some seconds, or stop that."""
-        if not viewer.is_admin:
-            raise ConsoleError(403, "only an admin key may switch this")
+        _require_admin(viewer)
         switch = await read_json(request, CaptureSwitch, _MAX_SMALL_BODY)
         self.buffer.capture_for(max(0.0, switch.seconds))
         await _respond_json(request, {"capture": self.buffer.capture_seconds})
@@ -288,6 +319,49 @@ class Console:
             await _respond_json(request, await run_on_simulator(wanted))
         else:
             await _respond_json(request, await self._playground.run(wanted, viewer))
+
+    # ---- runs and status
+
+    async def _send_runs(self, request: AsgiRequest, viewer: Viewer, id: str) -> None:
+        """Send the list of runs, or one run."""
+        _require_admin(viewer)
+        data = await asyncio.to_thread(self._runs.show_run, id) if id else await asyncio.to_thread(self._runs.list_runs)
+        if data is None:
+            raise ConsoleError(404, "this run is unknown")
+        await _respond(request, 200, data, [JSON_HEADER])
+
+    async def _send_picture(self, request: AsgiRequest, viewer: Viewer, path: str) -> None:
+        """Send a picture of a run."""
+        _require_admin(viewer)
+        id, _, number = path.rpartition("/")
+        is_number = number.isdecimal() and len(number) < 7
+        picture = await asyncio.to_thread(self._runs.find_picture, id, int(number)) if is_number else None
+        if picture is None:
+            raise ConsoleError(404, "this picture is unknown")
+        await _respond(request, 200, picture[0], [(b"content-type", picture[1].encode("ascii", "replace"))])
+
+    async def _send_status(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Send the status of the gateway; without an admin key only its version."""
+        status: dict[str, Any] = {"version": __version__, "uptime": self._uptime.seconds}
+        if viewer.is_admin and self._observability is not None:
+            services, observability = self._dispatcher.services, self._observability
+            status["providers"] = report_providers(services, observability)
+            status["limits"] = report_limits(self._config, services, observability, self.buffer)
+        await _respond(request, 200, self._redactor.redact_bytes(msgspec.json.encode(status)), [JSON_HEADER])
+
+    async def _diagnose(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
+        """Run the checks of `toolwire doctor`."""
+        _require_admin(viewer)
+        await request.receive_body(_MAX_SMALL_BODY)
+        findings = await diagnose(self._config, {}, self._environment, _DIAGNOSIS_TIMEOUT)
+        data = self._redactor.redact_bytes(msgspec.json.encode({"findings": findings}))
+        await _respond(request, 200, data, [JSON_HEADER])
+
+
+def _require_admin(viewer: Viewer) -> None:
+    """Raise `ConsoleError` unless the viewer may see what concerns all keys."""
+    if not viewer.is_admin:
+        raise ConsoleError(403, "only an admin key may see this")
 
 
 def _require_protocols(*names: str | None) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from toolwire.canonical.errors import Loss, LossyTranslationError, ToolwireError
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import all_profiles
-from toolwire.codec.interface import Route
+from toolwire.codec.interface import Codec, Route
 from toolwire.codec.validation import Finding
 from toolwire.gateway.console.session import Viewer
 from toolwire.gateway.errors import RequestRejected
@@ -206,24 +206,26 @@ class Playground:
         request: TranslationRequest | RunRequest, model: str, viewer: Viewer, *, stream: bool | None
     ) -> ClientRequest:
         """Return a client request for a model."""
+        codec = PROTOCOLS[request.protocol]
         return ClientRequest(
-            codec=PROTOCOLS[request.protocol],
-            body=_with_model(request.body.encode("utf-8", "replace"), model),
+            codec=codec,
+            body=_with_members(request.body.encode("utf-8", "replace"), codec, model, stream=stream),
             route=Route(model=model, stream=stream),
             tenant=viewer.principal.tenant,
             created=int(time.time()),
         )
 
 
-def _with_model(body: bytes, model: str) -> bytes:
-    """Return a body with another model, if its protocol has the model there."""
+def _with_members(body: bytes, codec: Codec, model: str, *, stream: bool | None) -> bytes:
+    """Return a body with another model, and streamed or not, unless its protocol has both in the path."""
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return body
-    if "model" not in members:
+    if any("{model}" in endpoint.path for endpoint in codec.surface.endpoints):
         return body
-    return msgspec.json.encode(members | {"model": model})
+    changed: dict[str, Any] = {"model": model} if stream is None else {"model": model, "stream": stream}
+    return msgspec.json.encode(members | changed)
 
 
 def _new_id() -> str:

@@ -236,6 +236,11 @@ class Metrics:
         self._values[self._slot(_WRITTEN)] = initial_written + written
         self._values[self._slot(_DROPPED)] = initial_dropped + dropped
 
+    def totals(self) -> dict[str, float]:
+        """Return each sample, summed over all workers."""
+        self._flush_pending()
+        return self._scoreboard.totals()
+
     def _flush_pending(self) -> None:
         """Count all queued requests."""
         added: defaultdict[int, float] = defaultdict(float)  # shared memory is written once for all records

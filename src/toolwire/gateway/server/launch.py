@@ -162,7 +162,9 @@ def build_gateway(
     )
     console = None
     if config.console.enabled:
-        console = Console(config, dispatcher, authenticator, redactor, shared_resources.console_secret)
+        console = Console(
+            config, dispatcher, authenticator, redactor, secret=shared_resources.console_secret, environment=environment
+        )
     app = App(
         dispatcher,
         authenticator,

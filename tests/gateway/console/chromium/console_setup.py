@@ -9,12 +9,16 @@ import httpx
 from msgspec import Struct
 from playwright.sync_api import Browser, Page
 
+import toolwire
 from tests.support.deadlines import DEADLINE
 from tests.support.servers.asgi import serve_app
+from toolwire.canonical.response import Usage
 from toolwire.codec.hosts.registry import profile_named
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.launch import build_gateway
+from toolwire.runtime.calls.approval import ApprovalAnswer
+from toolwire.testing import ScriptedModel, call, respond
 from toolwire.upstream.simulator.app import Simulator
 
 UPSTREAM_KEY = "sk-upstream-key-0123456789abcdef"
@@ -166,3 +170,55 @@ def send_traffic(gateway: ConsoleGateway) -> None:
         ],
     )
     gateway.post("/v1/messages", conversation)
+
+
+RUNS_FILE = "toolwire/runs.db"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQEDasKb6QAAAABJRU5ErkJggg=="
+
+
+class Postponing:
+    """An approver that leaves every decision for later, so that the run waits."""
+
+    name = "test"
+
+    async def approve(self, request: toolwire.ApprovalRequest) -> ApprovalAnswer:
+        return "later"
+
+    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        return None
+
+
+def record_runs(folder: Path) -> list[str]:
+    """Record a finished run with a picture, and one that waits for an approval; return their ids."""
+
+    @toolwire.tool
+    def get_weather(city: str) -> str:
+        """Get the current weather in a city."""
+        return f"7 degrees and rain in {city}"
+
+    @toolwire.tool
+    def take_screenshot() -> toolwire.Media:
+        """Take a screenshot of the page."""
+        return toolwire.Media(kind="image", source=toolwire.Inline(data=PIXEL), media_type="image/png")
+
+    @toolwire.tool
+    def send_mail(to: str, text: str) -> str:
+        """Send an e-mail."""
+        return "sent"
+
+    tools: list[Any] = [get_weather, take_screenshot, send_mail]
+    policy = toolwire.Policy(allow=["get_weather", "take_screenshot"], ask=["send_mail"])
+    path = folder / RUNS_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    usage = Usage(input_tokens=812, output_tokens=64)
+    finished = ScriptedModel(
+        respond("I look it up.", call("get_weather", city="Oslo"), usage=usage),
+        respond("The page first.", call("take_screenshot"), usage=usage),
+        "Take an umbrella: it rains in Oslo, at 7 degrees.",
+    )
+    waiting = ScriptedModel(call("send_mail", to="ann@example.com", text="Take an umbrella."))
+    prompts = {"Should I take an umbrella to Oslo today?": finished, "Tell Ann about the weather in Oslo.": waiting}
+    return [
+        toolwire.Agent(model, tools=tools, policy=policy, approver=Postponing(), journal=path).run(prompt).id
+        for prompt, model in prompts.items()
+    ]

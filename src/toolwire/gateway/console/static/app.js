@@ -9,6 +9,8 @@ import { formatDuration } from './format.js';
 const VIEWS = [
   { name: 'exchanges', label: 'Exchanges', load: async () => ExchangesView },
   { name: 'playground', label: 'Playground', load: async () => (await import('./playground.js')).PlaygroundView },
+  { name: 'runs', label: 'Runs', isForAdmins: true, load: async () => (await import('./runs.js')).RunsView },
+  { name: 'status', label: 'Status', load: async () => (await import('./status.js')).StatusView },
 ];
 const CAPTURE_SECONDS = 15 * 60;
 const THEMES = ['auto', 'light', 'dark'];
@@ -189,7 +191,7 @@ class App {
   onKey(event) {
     if (event.metaKey || event.ctrlKey || event.altKey || event.defaultPrevented) return;
     if (event.target.matches?.('input, textarea, select, [contenteditable]')) return;
-    const views = { 1: 'exchanges', 2: 'playground' };
+    const views = { 1: 'exchanges', 2: 'playground', 3: 'runs', 4: 'status' };
     if (event.key in views && this.session) location.hash = `#/${views[event.key]}`;
     else if (event.key === '?') this.showKeys();
     else if (!this.view?.onKey?.(event)) return;
@@ -197,7 +199,7 @@ class App {
   }
 
   showKeys() {
-    const keys = [['j k ↓ ↑', 'next or previous exchange'], ['Enter', 'open the selected exchange'], ['Esc', 'close it'], ['[ ]', 'previous or next tab of an exchange'], ['/', 'search'], ['p', 'pause or resume the list'], ['c', 'copy as curl'], ['1 2', 'exchanges, playground'], ['?', 'this list']];
+    const keys = [['j k ↓ ↑', 'next or previous exchange'], ['Enter', 'open the selected exchange'], ['Esc', 'close it'], ['[ ]', 'previous or next tab of an exchange'], ['/', 'search'], ['p', 'pause or resume the list'], ['c', 'copy as curl'], ['1 2 3 4', 'exchanges, playground, runs, status'], ['?', 'this list']];
     const dialog = element('dialog', { class: 'dialog', 'aria-label': 'Keyboard shortcuts', onclose: () => dialog.remove(), onclick: (event) => { if (event.target === dialog) dialog.close(); } },
       element('h2', {}, 'Keyboard'), element('dl', { class: 'keys' }, keys.map(([key, text]) => [element('dt', {}, key.split(' ').map((one) => element('kbd', {}, one))), element('dd', {}, text)])),
       button('Close', () => dialog.close()));

@@ -1,0 +1,106 @@
+"""The status of the gateway: providers with circuit breakers and call quality, limits in use, and memory."""
+
+import re
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from toolwire.gateway.config import Config
+from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
+from toolwire.gateway.exchange.exchange import ExchangeServices
+from toolwire.gateway.observability.recorder import Observability
+
+_SAMPLE = re.compile(
+    r"toolwire_(calls_total|failovers_total|refused_settings_total|requests_total|tokens_total)\{(.*)\}"
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class ProviderStatus(Struct, omit_defaults=True):
+    """One provider."""
+
+    name: str
+    protocol: str
+    address: str
+    host: str = ""
+    default_model: str = ""
+    open_breakers: list[str] = []
+    """Models that are skipped for a while."""
+    requests: int = 0
+    failed: int = 0
+    input: int = 0
+    output: int = 0
+    calls: dict[str, int] = {}
+    failovers: dict[str, int] = {}
+    refused_settings: dict[str, int] = {}
+
+
+def report_providers(services: ExchangeServices, observability: Observability) -> list[ProviderStatus]:
+    """Return the status of each provider, summed over all workers since the start."""
+    totals = observability.metrics.totals()
+    breakers = services.breakers.open_names()
+    reports = {}
+    for provider in services.router.providers.values():
+        reports[provider.name] = ProviderStatus(
+            provider.name,
+            provider.protocol,
+            f"{provider.origin.scheme}://{provider.origin.authority}",
+            host=provider.profile(provider.default_model).title,
+            default_model=provider.default_model or "",
+            open_breakers=[model for name, model in breakers if name == provider.name],
+        )
+    for sample, value in totals.items():
+        match = _SAMPLE.fullmatch(sample)
+        labels = dict(_LABEL.findall(match[2])) if match else {}
+        if match and (report := reports.get(labels.get("provider", ""))) is not None:
+            _add_sample(report, match[1], labels, round(value))
+    return list(reports.values())
+
+
+def _add_sample(report: ProviderStatus, family: str, labels: dict[str, str], value: int) -> None:
+    """Add a sample of a metric to a report."""
+    match family:
+        case "requests_total":
+            report.requests += value
+            if int(labels.get("status", "0")) >= 400:
+                report.failed += value
+        case "tokens_total" if labels.get("kind") == "input":
+            report.input += value
+        case "tokens_total":
+            report.output += value
+        case "calls_total":
+            report.calls[labels["outcome"]] = report.calls.get(labels["outcome"], 0) + value
+        case "failovers_total":
+            report.failovers[labels["reason"]] = report.failovers.get(labels["reason"], 0) + value
+        case _:
+            setting = labels.get("setting", "")
+            report.refused_settings[setting] = report.refused_settings.get(setting, 0) + value
+
+
+def report_limits(
+    config: Config, services: ExchangeServices, observability: Observability, buffer: ExchangeBuffer
+) -> list[dict[str, Any]]:
+    """Return what is in use of each limit."""
+    limits, totals = services.limits, observability.metrics.totals()
+    journal = None if observability.recorder is None else observability.recorder.journal
+    reports: list[dict[str, Any]] = [
+        {"name": "streams", "used": totals.get("toolwire_streams", 0), "limit": limits.streams},
+        {"name": "exchanges in memory", "used": len(buffer), "limit": config.console.exchanges},
+        {"name": "bodies in memory", "used": buffer.used_bytes, "limit": config.console.size, "unit": "bytes"},
+    ]
+    if journal is not None:
+        reports.append({"name": "journal records", "used": journal.written_count, "dropped": journal.dropped_count})
+    return reports
+
+
+class Uptime:
+    """The time since the start."""
+
+    def __init__(self) -> None:
+        self._started_at = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._started_at
