@@ -358,6 +358,21 @@ class Console:
         await _respond(request, 200, data, [JSON_HEADER])
 
 
+def build_console(
+    config: Config,
+    dispatcher: Dispatcher,
+    authenticator: Authenticator,
+    redactor: Redactor,
+    *,
+    secret: bytes,
+    environment: Mapping[str, str],
+) -> Console | None:
+    """Build the console; None if it is disabled. `secret` signs the sessions, and is shared by all workers."""
+    if not config.console.enabled:
+        return None
+    return Console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment)
+
+
 def _require_admin(viewer: Viewer) -> None:
     """Raise `ConsoleError` unless the viewer may see what concerns all keys."""
     if not viewer.is_admin:

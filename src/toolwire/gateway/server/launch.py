@@ -25,7 +25,7 @@ from toolwire.gateway.config import (
     override_server,
     state_directory,
 )
-from toolwire.gateway.console.console import Console
+from toolwire.gateway.console.console import build_console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
@@ -160,11 +160,7 @@ def build_gateway(
         models=config.models,
         compaction=config.compaction,
     )
-    console = None
-    if config.console.enabled:
-        console = Console(
-            config, dispatcher, authenticator, redactor, secret=shared_resources.console_secret, environment=environment
-        )
+    secret = shared_resources.console_secret
     app = App(
         dispatcher,
         authenticator,
@@ -174,7 +170,7 @@ def build_gateway(
         resources=Resources(conversation_state, config.limits),
         token_counter=TokenCounter(dispatcher, transport),
         recorder=build_recorder(config, available.values(), environment, log.write_line),
-        console=console,
+        console=build_console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment),
         scoreboard=shared_resources.scoreboard,
         worker=worker,
     )
