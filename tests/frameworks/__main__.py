@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.frameworks.comparison import check_compared_programs
 from tests.frameworks.execution import FRAMEWORKS, Outcome, Place, run_frameworks
 from tests.support.sdk.clients import SDK_CLIENTS
 
@@ -73,6 +74,9 @@ def main(environment: Path) -> int:
                 f"on {outcome.upstream}: {outcome.wrong}\n"
             )
     failed = sum(bool(outcome.wrong) for outcome in outcomes)
+    for failure in check_compared_programs(environment):
+        failed += 1
+        sys.stdout.write(f"{failure}\n")
     PAGE.write_text(page(outcomes), encoding="utf-8")
     sys.stdout.write(f"{len(outcomes) - failed} of {len(outcomes)} tasks passed; wrote {PAGE}\n")
     return 1 if failed else 0

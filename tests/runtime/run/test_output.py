@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any, TypedDict
+from typing import Any, TypedDict, assert_type
 
 import msgspec
 import pydantic
@@ -69,6 +69,14 @@ def test_answer_becomes_a_value_of_the_type(annotation: Any, text: str, value: A
     schema = msgspec.json.decode(request.output.schema or b"")
     assert schema["type"] == "object"
     assert "$ref" not in schema
+
+
+async def infer_types(point: Agent[Point], cities: Agent[list[City]]) -> None:
+    """Never run: `mypy --strict` checks it."""
+    assert_type(Agent(output=Person).run("Who?").output, Person)
+    assert_type(Agent(output=City).stream("Where?").run.output, City)
+    assert_type((await point.run("Where?")).output, Point)
+    assert_type(cities.run("Where?").output, list[City])
 
 
 def test_text_is_the_default_output() -> None:
