@@ -20,6 +20,7 @@ NAMES = [
     "CodeExecution",
     "Config",
     "DecodeError",
+    "HandedOff",
     "Hooks",
     "Inline",
     "Loss",

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolwire.agent import Agent, Session
+    from toolwire.agent import Agent
     from toolwire.canonical.content import Citation, Inline, Media, Message, Text
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         CallProgressed,
         CallProposed,
         CallStarted,
+        HandedOff,
         RunEnded,
         RunStarted,
         RunWarning,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.run.limits import RunLimits
     from toolwire.runtime.run.model_settings import ModelSettings
     from toolwire.runtime.run.result import Run, RunFailed, RunStream
+    from toolwire.runtime.run.session import Session
     from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError, ToolOutput
     from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.tool_cycle import (
@@ -63,6 +65,7 @@ __all__ = [
     "CodeExecution",
     "Config",
     "DecodeError",
+    "HandedOff",
     "Hooks",
     "Inline",
     "Loss",
@@ -129,6 +132,7 @@ _MODULES = {
     "CodeExecution": "runtime.hosted_tools",
     "Config": "gateway.config.sections",
     "DecodeError": "canonical.errors",
+    "HandedOff": "runtime.run.events",
     "Hooks": "runtime.run.hooks",
     "Inline": "canonical.content",
     "Loss": "canonical.errors",
@@ -151,7 +155,7 @@ _MODULES = {
     "RunStarted": "runtime.run.events",
     "RunStream": "runtime.run.result",
     "RunWarning": "runtime.run.events",
-    "Session": "agent",
+    "Session": "runtime.run.session",
     "SessionInUse": "journal.sessions",
     "SubAgentEvent": "runtime.run.events",
     "Text": "canonical.content",

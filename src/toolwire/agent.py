@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, Unpack
+from typing import Any, Generic, Self, TypeAlias, Unpack, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -28,7 +28,7 @@ from toolwire.gateway.config.search import with_search_backend
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStepLog, RunStore, StoredRun, TakenRun, decode_stored
-from toolwire.journal.sessions import SessionInUse, check_session_id
+from toolwire.journal.sessions import check_session_id
 from toolwire.journal.store import JournalError
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.runtime.calls.approval import Approver
@@ -38,15 +38,18 @@ from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.run.budget import Budget, CallingRun
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent, SubAgentEvent
+from toolwire.runtime.run.handoff import handoff_tool
 from toolwire.runtime.run.hooks import Hooks, Refused
 from toolwire.runtime.run.limits import RunLimits
-from toolwire.runtime.run.loop import Loop, RunSettings, run_ended
+from toolwire.runtime.run.loop import Loop
 from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
 from toolwire.runtime.run.output import OutputType
 from toolwire.runtime.run.recorded_run import ImageBudget
 from toolwire.runtime.run.result import OutputT_co, Run, RunStream
+from toolwire.runtime.run.session import Session
 from toolwire.runtime.run.session_history import SessionHistory
-from toolwire.runtime.run.state import RunState
+from toolwire.runtime.run.settings import RunAgent, RunSettings
+from toolwire.runtime.run.state import RunState, run_ended
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
 from toolwire.runtime.search.deferred_tools import DeferredTools
@@ -93,6 +96,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             or union of such types. The default is text.
         output_retries: How often the model may correct an answer that does not match the type.
         tools: Tools and toolsets that the model may call, and hosted tools (`WebSearch()`) that the provider may run.
+        handoffs: Agents that may take over the conversation; more can be added to the attribute `handoffs`.
         policy: Rules that allow, deny or require approval for tool calls.
         instructions: The system prompt, or a function of the `RunContext` that returns it for each turn.
         deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
@@ -125,6 +129,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         output: type[OutputT_co] = _TEXT,
         output_retries: int = 2,
         tools: Sequence[ToolSource] = (),
+        handoffs: "Sequence[Agent[OutputT_co, Any]]" = (),
         policy: Policy | None = None,
         instructions: Instructions = "",
         deps: type[DepsT] = _NO_DEPS,
@@ -146,6 +151,7 @@ class Agent(Generic[OutputT_co, DepsT]):
     ) -> None:
         self.name = name
         self.description = description
+        self.handoffs: list[Agent[Any, Any]] = list(handoffs)
         self._model = model
         self._fallbacks = tuple(fallbacks)
         self._approver = approver
@@ -285,7 +291,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             raise
         finally:
             await loop.close()
-            await self._toolbox.end_run(state.run)
+            await loop.end_run(state)
             if tracer is not None:
                 tracer.close()
             run.mark_ended()
@@ -295,7 +301,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             elif step_log is not None:
                 step_log.end(msgspec.json.encode(run_ended(state)))
             if self._runs is not None and options.session is not None and not can_continue:
-                SessionHistory(self._runs, options.session).save(state, self.name)
+                SessionHistory(self._runs, options.session).save(state)
 
     def _run_options(
         self,
@@ -337,7 +343,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         """Create the state of a run without starting it. Its steps pass `deps` to tools."""
         parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
         run_id = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
-        return RunState(run=run_id, messages=(*history, Message(role="user", parts=parts)), deps=deps)
+        messages = (*history, Message(role="user", parts=parts))
+        return RunState(run=run_id, messages=messages, deps=deps, agent=self.name)
 
     def step(self, state: RunState | Prompt) -> RunState:
         """Advance a run by one turn.
@@ -378,7 +385,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             if step_log is not None and state.stopped is None:
                 step_log.release()  # until the next step
         if state.stopped is not None:
-            await self._toolbox.end_run(state.run)
+            await loop.end_run(state)
             if step_log is not None:
                 step_log.end(msgspec.json.encode(run_ended(state)))
 
@@ -393,26 +400,35 @@ class Agent(Generic[OutputT_co, DepsT]):
 
         The entry stays locked until it is ended or released.
         """
-        model = await self._get_model()
+        agent = await self.open_for_run(options.settings)
         caller = None if options.caller is None else options.caller.budget
         budget = Budget(self._settings.limits) if caller is None else caller.nest(self._settings.limits)
+        team = self._team()
         if budget.has_cost_limit:
-            await require_prices(model)
+            for member in team.values():
+                await require_prices((await member.open_for_run(options.settings)).model)
         step_log = None
         if options.lease is not None:
             step_log = options.lease
         elif self._runs is not None and resumed:
             step_log = self._runs.resume(state.run)
         elif self._runs is not None:
-            step_log = self._runs.begin(state.run, self._encode_metadata(state, options, model.name))
+            step_log = self._runs.begin(state.run, self._encode_metadata(state, options, agent.model.name))
         if self._runs is not None and step_log is not None and options.session is not None:
             self._join_session(SessionHistory(self._runs, options.session), state, step_log, resumed=resumed)
         steps: StepLog = InMemoryStepLog() if step_log is None else step_log
-        settings = self._settings
-        if options.settings:
-            settings = replace(settings, model=merge_settings(settings.model, options.settings))
-        approver = self._approver or options.approver
-        loop = Loop(model, self._toolbox, settings, ImageBudget(steps), approver, deps=options.deps, budget=budget)
+
+        async def open_agent(name: str) -> RunAgent:
+            """Return another agent of the team, for a hand-off."""
+            return await team[name].open_for_run(options.settings)
+
+        if agent.approver is None:
+            agent = replace(agent, approver=options.approver)
+        loop = Loop(agent, ImageBudget(steps), open_agent=open_agent, deps=options.deps, budget=budget)
+        if state.agent != self.name and state.agent in team:
+            await loop.change_agent(state, state.agent)
+        else:
+            state.agent = self.name
         return loop, step_log
 
     def _join_session(self, history: SessionHistory, state: RunState, step_log: RunStepLog, *, resumed: bool) -> None:
@@ -448,6 +464,32 @@ class Agent(Generic[OutputT_co, DepsT]):
         if self._open_model is None or self._open_model[0] is not loop:
             self._open_model = (loop, await open_model(self._model, self._config, fallbacks=self._fallbacks))
         return self._open_model[1]
+
+    # ---- hand-offs
+
+    async def open_for_run(self, settings: ModelSettings) -> RunAgent:
+        """Open the model, and return the agent as a run with these settings uses it."""
+        agent_settings = self._settings
+        if settings:
+            agent_settings = replace(agent_settings, model=merge_settings(agent_settings.model, settings))
+        return RunAgent(
+            name=self.name,
+            model=await self._get_model(),
+            toolbox=self._toolbox,
+            settings=agent_settings,
+            approver=self._approver,
+            handoff_tools=lambda: [handoff_tool(agent.name, agent.description) for agent in self.handoffs],
+        )
+
+    def _team(self) -> "dict[str, Agent[Any, Any]]":
+        """Return this agent and all that it may hand off to, directly or not, by name."""
+        team, waiting = dict[str, Agent[Any, Any]](), [cast("Agent[Any, Any]", self)]
+        while waiting:
+            agent = waiting.pop()
+            if (known := team.setdefault(agent.name, agent)) is not agent:
+                raise ToolwireError(f"two agents of a team have the name {known.name!r}: pass Agent(name=...)")
+            waiting += [other for other in agent.handoffs if team.get(other.name) is not other]
+        return team
 
     # ---- sub-agents
 
@@ -524,60 +566,6 @@ class Agent(Generic[OutputT_co, DepsT]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-class Session(Generic[OutputT_co, DepsT]):
-    """A conversation with an agent that its journal stores under an id; see `Agent.session`."""
-
-    def __init__(self, agent: Agent[OutputT_co, DepsT], runs: RunStore, id: str) -> None:
-        self.id = id
-        self._agent = agent
-        self._runs = runs
-
-    def run(
-        self,
-        prompt: Prompt,
-        *,
-        facts: Mapping[str, str] | None = None,
-        deps: DepsT | None = None,
-        check: bool = True,
-        **settings: Unpack[ModelSettings],
-    ) -> Run[OutputT_co]:
-        """Continue the conversation with a prompt, as `Agent.run` does.
-
-        Raises `SessionInUse` while another run of the session has not ended or waits for an approval.
-        """
-        return self._agent.run(prompt, session=self.id, facts=facts, deps=deps, check=check, **settings)
-
-    def stream(
-        self,
-        prompt: Prompt,
-        *,
-        facts: Mapping[str, str] | None = None,
-        deps: DepsT | None = None,
-        **settings: Unpack[ModelSettings],
-    ) -> RunStream[OutputT_co]:
-        """Continue the conversation with a prompt, and return a stream of events, as `Agent.stream` does."""
-        return self._agent.stream(prompt, session=self.id, facts=facts, deps=deps, **settings)
-
-    def resume(self, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
-        """Resume the last run, if it was interrupted, failed, or waits for an approval."""
-        run = self._runs.sessions.find(self.id).run
-        if run is None:
-            raise ToolwireError(f"session {self.id!r} has no run to resume")
-        return self._agent.resume(run, deps=deps)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation, without a run that has not ended."""
-        return SessionHistory(self._runs, self.id).messages()
-
-    def delete(self) -> None:
-        """Delete the conversation and its runs from the journal; raise `SessionInUse` while one is in progress."""
-        run = self._runs.sessions.find(self.id).run
-        if run is not None and self._runs.is_held(run):
-            raise SessionInUse(f"session {self.id!r} is in use: run {run} has not ended")
-        self._runs.delete_session(self.id)
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -19,8 +19,8 @@ from toolwire.cli.output.run_output import JsonOutput, TextOutput
 from toolwire.cli.output.terminal import diff_style, escape_controls
 from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest, Approver, AutoApprover
 from toolwire.runtime.run.events import RunEnded
-from toolwire.runtime.run.loop import run_ended
 from toolwire.runtime.run.result import RunStream
+from toolwire.runtime.run.state import run_ended
 
 _ANSWER_KEYS: dict[str, ApprovalAnswer] = {
     **dict.fromkeys(("y", "yes"), "yes"),

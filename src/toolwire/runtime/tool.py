@@ -172,6 +172,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Cancelling a call ends it. False for threads and remote servers, which may keep working."""
     resumable: bool = False
     """An interrupted call is run again, because the tool itself records its progress."""
+    handoff: str = ""
+    """Name of the agent that the conversation moves to after a call."""
     defer: bool = False
     """Declared to the model only after a tool search finds it."""
     allowed_callers: tuple[str, ...] | None = None

@@ -23,6 +23,7 @@ from toolwire.runtime.run.events import (
     CallProposed,
     CallRecord,
     CallStarted,
+    HandedOff,
     RunEnded,
     RunEvent,
     RunStarted,
@@ -119,10 +120,8 @@ class TextOutput:
                 self.on_call_progress(event.call_id, truncate_line(event.text, self.width))
             case CallEnded():
                 self.on_call_ended(event)
-            case SubAgentEvent():
-                if isinstance(event.inner, CallProposed):
-                    call = format_call(event.inner.tool, event.inner.arguments, self._path_prefix)
-                    self.on_call_progress(event.call_id, truncate_line(f"{event.agent}: {call}", self.width))
+            case HandedOff() | SubAgentEvent():
+                self._on_other_agent(event)
             case RunWarning() | CallLogged():
                 self.write_note(_format_note(event))
             case RunEnded():
@@ -178,6 +177,14 @@ class TextOutput:
         self._err.flush()
 
     # ---- events that all outputs handle alike
+
+    def _on_other_agent(self, event: HandedOff | SubAgentEvent) -> None:
+        """Write a note about a hand-off, or show what a sub-agent calls as the progress of its call."""
+        if isinstance(event, HandedOff):
+            self.write_note(f"{event.previous} hands off to {event.agent}")
+        elif isinstance(event.inner, CallProposed):
+            call = format_call(event.inner.tool, event.inner.arguments, self._path_prefix)
+            self.on_call_progress(event.call_id, truncate_line(f"{event.agent}: {call}", self.width))
 
     def on_text(self, text: str) -> None:
         """Write a piece of the answer to stdout."""

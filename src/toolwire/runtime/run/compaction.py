@@ -84,6 +84,11 @@ class Compactor:
         self._counted_messages = 0
         self._next_turn = 0
 
+    def use_model(self, model: Model) -> None:
+        """Continue with another model, after a hand-off."""
+        if model is not self._model:
+            self._model, self._window, self._is_window_known = model, None, False
+
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call and clear them."""
         warnings, self._warnings = self._warnings, []

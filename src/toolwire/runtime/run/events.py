@@ -160,6 +160,14 @@ class CallEnded(_EventStruct, frozen=True, kw_only=True, tag="call_ended"):
     record: CallRecord
 
 
+class HandedOff(_EventStruct, frozen=True, kw_only=True, tag="handed_off"):
+    """The conversation moves to another agent."""
+
+    agent: str
+    """Name of the agent that continues."""
+    previous: str
+
+
 class SubAgentEvent(_EventStruct, frozen=True, kw_only=True, tag="sub_agent"):
     """An event of a sub-agent, during the call that runs it."""
 
@@ -202,6 +210,7 @@ RunEvent = (
     | CallProgressed
     | CallLogged
     | CallEnded
+    | HandedOff
     | SubAgentEvent
     | RunWarning
     | RunEnded

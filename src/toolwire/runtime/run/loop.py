@@ -10,12 +10,11 @@ the same steps and takes their recorded outcomes, so it needs no other state.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall
@@ -25,19 +24,17 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage, add_usage, tokens_used, usage_counts
 from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
-from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunCancelled
-from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
+from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
-from toolwire.runtime.model import Model, ModelFailed, SupportsPrices
+from toolwire.runtime.model import ModelFailed, SupportsPrices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.compaction import Compactor
-from toolwire.runtime.run.context import Instructions, RunContext, ToolPreparation, resolve
+from toolwire.runtime.run.context import RunContext, resolve
 from toolwire.runtime.run.events import (
-    CallProposed,
-    RunEnded,
+    HandedOff,
     RunEvent,
     RunStarted,
     RunWarning,
@@ -47,56 +44,44 @@ from toolwire.runtime.run.events import (
     TurnStarted,
     text_events,
 )
+from toolwire.runtime.run.handoff import handoff_target, refuse_handoff
 from toolwire.runtime.run.history import UsageEstimator, trim_history
-from toolwire.runtime.run.hooks import HookChain, Hooks, Refused
+from toolwire.runtime.run.hooks import HookChain, Refused
 from toolwire.runtime.run.hosted_calls import HostedCallObserver
-from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
+from toolwire.runtime.run.limits import RunTimeout, with_deadline
 from toolwire.runtime.run.model_settings import (
-    ModelSettings,
     require_tool,
     sampling_of,
     thinking_of,
     tool_choice_of,
 )
-from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput, OutputType
+from toolwire.runtime.run.nested_calls import NestedCalls
+from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput
 from toolwire.runtime.run.repetition import add_digest, describe_repetition
-from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
+from toolwire.runtime.run.settings import RunAgent
+from toolwire.runtime.run.state import (
+    PendingCall,
+    ResponseIdentity,
+    RunState,
+    call_proposed,
+    run_ended,
+    unwrap_batched_calls,
+    with_unique_ids,
+)
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.run.stops import CONTINUING_STOPS, INCOMPLETE_STOPS, recorded_response, stop_reason_of
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
-from toolwire.runtime.search.deferred_tools import DeferredTools, is_denied
-from toolwire.runtime.tool import Arguments, Tool, ToolCatalog, ToolOutput
+from toolwire.runtime.search.deferred_tools import is_denied
+from toolwire.runtime.tool import Tool, ToolCatalog
 from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from toolwire.runtime.sandbox.code.tool import CodeSandbox
 
+OpenAgent = Callable[[str], Awaitable[RunAgent]]
+"""Returns the agent with a name, for a hand-off."""
+
 _CONTINUE_PROMPT = "Your answer was cut off by the output limit. Continue it exactly where it stopped."
-
-
-class RunSettings(Struct, frozen=True, kw_only=True):
-    """Settings of an agent, shared by its runs."""
-
-    instructions: Instructions = ""
-    prepare_tools: ToolPreparation | None = None
-    """Selects the tools of each turn."""
-    hooks: tuple[Hooks, ...] = ()
-    """Functions that run before and after model requests and tool calls."""
-    policy: Policy = Policy()
-    limits: RunLimits = RunLimits()
-    repair: bool = False
-    """Repair almost valid arguments."""
-    model: ModelSettings = field(default_factory=ModelSettings)
-    """Settings of the model requests."""
-    output: OutputType | None = None
-    """The type of the answer; None for text."""
-    output_retries: int = 2
-    """Corrections of an answer that does not match the output type, before the run stops."""
-    redactor: Redactor = field(default_factory=lambda: Redactor(()))
-    deferred_tools: DeferredTools = field(default_factory=DeferredTools)
-    """Selects the tools that the model must search for."""
-    code: bool = False
-    """Let the model write programs that call tools."""
 
 
 class Loop:
@@ -104,23 +89,24 @@ class Loop:
 
     def __init__(
         self,
-        model: Model,
-        toolbox: Toolbox,
-        settings: RunSettings,
+        agent: RunAgent,
         step_log: StepLog,
-        approver: Approver | None = None,
         *,
+        open_agent: OpenAgent | None = None,
         deps: Any = None,
         budget: Budget | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._model = model
-        self._toolbox = toolbox
-        self._settings = settings
+        """Create the loop of a run that begins with an agent; `open_agent` returns others, for hand-offs."""
         self._step_log = step_log
-        self._approver = approver or NoApprover()
+        self._approver: Approver = NoApprover()
+        limits = self._limits = agent.settings.limits
+        self._compactor = Compactor(agent.model, step_log, limits.compact_at if limits.history is None else "never")
+        self._toolboxes: list[Toolbox] = []
+        self._use_agent(agent)
+        self._open_agent = open_agent
         self._deps = deps
-        self._budget = budget or Budget(settings.limits)
+        self._budget = budget or Budget(self._limits)
         self._clock = clock
         self._catalog = ToolCatalog({})
         self._declarations: tuple[Declared, ...] = ()
@@ -128,14 +114,28 @@ class Loop:
         self._response_format: OutputFormat | None = None
         self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
-        self._hooks = HookChain(settings.hooks, step_log)
-        self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
         self._usage_estimator = UsageEstimator()
-        self._hosted_calls = HostedCallObserver(step_log, settings.redactor)
         self._warned: set[str] = set()
-        limits = settings.limits
-        self._compactor = Compactor(model, step_log, limits.compact_at if limits.history is None else "never")
+
+    def _use_agent(self, agent: RunAgent) -> None:
+        """Continue with an agent. The limits stay those of the agent that the run began with."""
+        self._agent = agent
+        self._model, self._toolbox = agent.model, agent.toolbox
+        self._settings = replace(agent.settings, limits=self._limits)
+        self._compactor.use_model(agent.model)
+        self._approver = agent.approver or self._approver
+        self._hooks = HookChain(agent.settings.hooks, self._step_log)
+        self._hosted_calls = HostedCallObserver(self._step_log, agent.settings.redactor)
+        self._approval_gate = ApprovalGate(self._step_log, self._approver)
+        self._toolboxes.append(agent.toolbox)
+
+    async def change_agent(self, state: RunState, name: str) -> None:
+        """Move the conversation to another agent."""
+        if self._open_agent is None:
+            raise AssertionError("only agents with hand-offs have tools for them")
+        self._use_agent(await self._open_agent(name))
+        state.agent = name
 
     async def events(self, state: RunState, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
         """Continue the run from its current state, and yield its events."""
@@ -185,9 +185,9 @@ class Loop:
             policy = self._settings.policy.with_rules(*state.rules)
             self._hosted_calls.start_turn(state.turn, self._catalog, policy, self._model.name)
             request, omitted_count = self._build_request(state)
+            request = await self._hooks.before_model(self._run_context(state), request)
             on_summary = partial(self._add_summary_usage, state)
             request = await self._compactor.fit(state.turn, request, state.messages, on_summary)
-            request = await self._hooks.before_model(self._run_context(state), request)
             if omitted_count:
                 yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
             events = self._compactor.stream(state.turn, request, state.messages, on_summary)
@@ -268,7 +268,18 @@ class Loop:
         native_search = getattr(self._model, "search", None)
         selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
         self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
+        self._declare_handoffs()
         self._declare_output()
+
+    def _declare_handoffs(self) -> None:
+        """Offer the tools that move the conversation to another agent."""
+        tools = {tool.name: tool for tool in self._agent.handoff_tools()}
+        if not tools:
+            return
+        if taken := tools.keys() & self._catalog.tools.keys():
+            raise ToolwireError(f"a tool of an agent with hand-offs can't have the name {min(taken)!r}")
+        self._catalog = replace(self._catalog, tools={**self._catalog.tools, **tools})
+        self._declarations += tuple(tool.declaration() for tool in tools.values())
 
     def _run_context(self, state: RunState) -> RunContext[Any]:
         """Return the context of the turn that begins."""
@@ -295,6 +306,11 @@ class Loop:
         """Stop the code sandbox, if one was started."""
         if self._sandbox is not None:
             await self._sandbox.close()
+
+    async def end_run(self, state: RunState) -> None:
+        """Release what the tools of all agents of the run hold for it."""
+        for toolbox in self._toolboxes:
+            await toolbox.end_run(state.run)
 
     def _build_request(self, state: RunState) -> tuple[Request, int]:
         """Build the model request; returns it with the number of messages omitted from the history."""
@@ -340,9 +356,10 @@ class Loop:
             applied = Policy() if call.name in self._output_tools else policy
             pending = admit_call(call, id, self._catalog, applied, repair=self._settings.repair)
             if call.name not in self._output_tools:
+                refuse_handoff(state, pending, self._limits.handoffs)
                 await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
-            yield _proposed_event(pending)
+            yield call_proposed(pending)
         if not state.pending and stop_reason in CONTINUING_STOPS:
             state.text_before = state.text
         elif not state.pending:
@@ -472,7 +489,13 @@ class Loop:
             if not batch.done():
                 batch.cancel()
                 await asyncio.wait([batch])
+        calls = state.pending
         self._apply_outcomes(state, batch.result())
+        if (target := handoff_target(state, calls, batch.result())) is not None:
+            previous = self._agent.name
+            await self.change_agent(state, target)
+            state.handoffs += 1
+            yield HandedOff(agent=target, previous=previous)
 
     async def _resolve_approvals(self, state: RunState) -> None:
         """Apply the policy to edited calls, and ask for the approvals that are needed."""
@@ -512,35 +535,19 @@ class Loop:
             return None
 
     def _build_executor(self, state: RunState, on_event: Callable[[RunEvent], None]) -> Executor:
-        """Build the executor for one turn. Nested calls are subject to the same policy as the model's calls."""
+        """Build the executor for one turn."""
         settings = self._settings
-        counts: dict[str, int] = {}
         self._budget.settle(state.usage)
         context = self._run_context(state)
-
-        async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
-            """Admit, approve and execute a call that the tool `outer` makes."""
-            counts[outer.id] = counts.get(outer.id, 0) + 1
-            call_id = f"{outer.id}/{id or counts[outer.id]}"
-            text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-            call = ToolCall(id=call_id, name=name, arguments=text)
-            # Rules added during the run do not apply: a resumed run has them before decisions that preceded them.
-            pending = admit_call(call, call_id, self._catalog, settings.policy, caller="code")
-            await self._hooks.before_tool(context, pending, settings.policy)
-            on_event(_proposed_event(pending))
-            if pending.needs_approval:
-                await self._approval_gate.resolve(state, pending)
-            if pending.needs_approval:
-                defer_or_deny(state, outer, pending)
-            outcome = await executor.execute_call(str(state.turn), pending)
-            executor.add_nested_usage(outer, outcome.usage)
-            return ToolOutput(
-                content=outcome.result.content or (),
-                is_error=outcome.result.status != "ok",
-                error_kind=outcome.record.error,
-                structured=outcome.structured,
-            )
-
+        nested = NestedCalls(
+            state,
+            context,
+            catalog=self._catalog,
+            policy=settings.policy,
+            hooks=self._hooks,
+            gate=self._approval_gate,
+            on_event=on_event,
+        )
         executor = Executor(
             run=state.run,
             step_log=self._step_log,
@@ -548,7 +555,7 @@ class Loop:
             parallel=settings.limits.parallel,
             redactor=settings.redactor,
             on_event=on_event,
-            call_nested=call_nested,
+            call_nested=nested.call,
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,
             deps=self._deps,
@@ -557,31 +564,5 @@ class Loop:
             model=self._model,
             last_response=state.last_response,
         )
+        nested.executor = executor
         return executor
-
-
-def run_ended(state: RunState) -> RunEnded:
-    """Build the event that ends a run."""
-    return RunEnded(
-        run=state.run,
-        stopped=state.stopped or "finished",
-        why=state.reason,
-        text=state.text,
-        usage=state.usage,
-        turns=state.turn,
-        calls=state.call_count,
-    )
-
-
-def _proposed_event(pending: PendingCall) -> CallProposed:
-    """Build the event for a call that the model or a program requests."""
-    call = pending.call
-    if pending.refusal:
-        return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, refused=pending.refusal)
-    return CallProposed(
-        call_id=pending.id,
-        tool=call.name,
-        arguments=pending.arguments_text if pending.hook_changes else call.arguments,
-        verdict=pending.verdict,
-        by=pending.verdict_reason,
-    )

@@ -10,8 +10,7 @@ from toolwire.canonical.response import Usage
 from toolwire.runtime.portal import run_sync
 from toolwire.runtime.run.citations import find_citations
 from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, StopCause, TextDelta
-from toolwire.runtime.run.loop import run_ended
-from toolwire.runtime.run.state import RunState
+from toolwire.runtime.run.state import RunState, run_ended
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -79,6 +78,11 @@ class Run(Generic[OutputT_co]):
     def id(self) -> str:
         """Id of the run."""
         return self._state.run
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent that has the conversation: the last one after hand-offs."""
+        return self._state.agent
 
     @property
     def text(self) -> str:

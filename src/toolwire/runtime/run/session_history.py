@@ -56,6 +56,7 @@ class SessionHistory:
         if not self._runs.sessions.enter(stored, state.run, stored.history):
             raise SessionInUse(f"session {self._id!r} is in use: another run has just started")
         state.messages = (*self._decode(stored), *state.messages)
+        state.agent = stored.agent or state.agent
 
     def resume(self, state: RunState) -> None:
         """Put the conversation before the prompt of the session's interrupted run."""
@@ -63,11 +64,12 @@ class SessionHistory:
         if stored.run != state.run:
             raise ToolwireError(f"run {state.run} can't be resumed: session {self._id!r} has continued without it")
         state.messages = (*self._decode(stored), *state.messages)
+        state.agent = stored.agent or state.agent
 
-    def save(self, state: RunState, agent: str) -> None:
+    def save(self, state: RunState) -> None:
         """Store the conversation of a run that has answered."""
         if state.stopped in _ANSWERED:
-            self._runs.sessions.save(self._id, state.run, agent, msgspec.json.encode(state.messages))
+            self._runs.sessions.save(self._id, state.run, state.agent, msgspec.json.encode(state.messages))
 
     def messages(self) -> tuple[Message, ...]:
         """Return the messages of the runs that have ended."""

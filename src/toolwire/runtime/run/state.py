@@ -20,7 +20,7 @@ from toolwire.runtime.calls.approval import Approval, ApprovalRequest
 from toolwire.runtime.calls.outputs import as_output
 from toolwire.runtime.calls.validation import CallValidationError, parse_input, read_arguments
 from toolwire.runtime.policy import NO_RULE, Rule, Verdict, suggest_rules
-from toolwire.runtime.run.events import StopCause
+from toolwire.runtime.run.events import CallProposed, RunEnded, StopCause
 from toolwire.runtime.tool import Arguments, Tool, ToolOutput
 
 # OpenAI models sometimes call this internal tool, with function names prefixed by `functions.`
@@ -189,6 +189,10 @@ class RunState(Struct, kw_only=True):
     """Answers that did not match the output type."""
     usage: Usage | None = None
     call_count: int = 0
+    agent: str = ""
+    """Name of the agent that has the conversation."""
+    handoffs: int = 0
+    """Moves of the conversation to another agent."""
     rules: tuple[Rule, ...] = ()
     """Rules that the user added during the run, by answering `always`."""
     stopped: StopCause | None = None
@@ -274,3 +278,30 @@ class RunState(Struct, kw_only=True):
                 return pending
         pending_ids = ", ".join(pending.id for pending in self.pending) or "none"
         raise ToolwireError(f"no pending call {call_id!r}; pending calls: {pending_ids}")
+
+
+def run_ended(state: RunState) -> RunEnded:
+    """Build the event that ends a run."""
+    return RunEnded(
+        run=state.run,
+        stopped=state.stopped or "finished",
+        why=state.reason,
+        text=state.text,
+        usage=state.usage,
+        turns=state.turn,
+        calls=state.call_count,
+    )
+
+
+def call_proposed(pending: PendingCall) -> CallProposed:
+    """Build the event for a call that the model or a program requests."""
+    call = pending.call
+    if pending.refusal:
+        return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, refused=pending.refusal)
+    return CallProposed(
+        call_id=pending.id,
+        tool=call.name,
+        arguments=pending.arguments_text if pending.hook_changes else call.arguments,
+        verdict=pending.verdict,
+        by=pending.verdict_reason,
+    )
