@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
 
 import anthropic
 import openai
@@ -24,19 +25,110 @@ WEATHER: Any = {
 }
 HELLO: Any = [{"role": "user", "content": "Hi"}]
 PROMPT: Any = [{"role": "user", "content": 'weather {"city": "Oslo"}'}]
-MODELS = ["openai/gpt-5.5", "gemini/gemini-3-pro", "ollama/qwen3:8b"]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_anthropic_sdk_runs_a_tool_loop_on_other_models(model: str) -> None:
-    with anthropic.Anthropic(http_client=toolwire.http_client(model), api_key="none") as client:
-        message = client.messages.create(model="any", max_tokens=500, tools=[WEATHER], messages=PROMPT)
-        (call,) = [block for block in message.content if block.type == "tool_use"]
-        assert call.input == {"city": "Oslo"}
-        result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
-        history = [*PROMPT, {"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
-        with client.messages.stream(model="any", max_tokens=500, tools=[WEATHER], messages=history) as stream:
-            assert "rain" in "".join(stream.text_stream)
+ToolLoop: TypeAlias = Generator[Any, Any, str]
+"""A tool loop that yields the requests of an SDK, gets the responses, and returns the answer."""
+
+
+def anthropic_loop(client: Any) -> ToolLoop:
+    options: dict[str, Any] = {"model": "any", "max_tokens": 500, "tools": [WEATHER]}
+    message = yield client.messages.create(messages=PROMPT, **options)
+    (call,) = [block for block in message.content if block.type == "tool_use"]
+    assert call.input == {"city": "Oslo"}
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
+    history = [*PROMPT, {"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
+    message = yield client.messages.create(messages=history, **options)
+    return str(message.content[0].text)
+
+
+def chat_loop(client: Any) -> ToolLoop:
+    function = {"name": "weather", "parameters": WEATHER["input_schema"]}
+    options: dict[str, Any] = {"model": "any", "tools": [{"type": "function", "function": function}]}
+    completion = yield client.chat.completions.create(messages=PROMPT, **options)
+    message = completion.choices[0].message
+    (call,) = message.tool_calls
+    assert json.loads(call.function.arguments) == {"city": "Oslo"}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    completion = yield client.chat.completions.create(messages=[*PROMPT, message, result], **options)
+    return str(completion.choices[0].message.content)
+
+
+def responses_loop(client: Any) -> ToolLoop:
+    tool = {"type": "function", "name": "weather", "parameters": WEATHER["input_schema"], "strict": False}
+    options: dict[str, Any] = {"model": "any", "tools": [tool], "store": False}
+    response = yield client.responses.create(input=PROMPT, **options)
+    (call,) = [item for item in response.output if item.type == "function_call"]
+    assert json.loads(call.arguments) == {"city": "Oslo"}
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    response = yield client.responses.create(input=[*PROMPT, *response.output, result], **options)
+    return str(response.output_text)
+
+
+def google_loop(client: Any) -> ToolLoop:
+    declaration = {"name": "weather", "parameters_json_schema": WEATHER["input_schema"]}
+    options: dict[str, Any] = {"model": "any", "config": {"tools": [{"function_declarations": [declaration]}]}}
+    prompt = {"role": "user", "parts": [{"text": PROMPT[0]["content"]}]}
+    response = yield client.models.generate_content(contents=[prompt], **options)
+    (call,) = response.function_calls
+    assert call.args == {"city": "Oslo"}
+    part = {"function_response": {"id": call.id, "name": "weather", "response": {"result": "rain"}}}
+    history = [prompt, response.candidates[0].content, {"role": "user", "parts": [part]}]
+    response = yield client.models.generate_content(contents=history, **options)
+    return str(response.text)
+
+
+def run_loop(loop: ToolLoop) -> str:
+    """Run a loop with a synchronous client, whose requests are their responses."""
+    response = None
+    while True:
+        try:
+            response = loop.send(response)
+        except StopIteration as end:
+            return str(end.value)
+
+
+async def run_loop_async(loop: ToolLoop) -> str:
+    """Run a loop with an asynchronous client."""
+    response = None
+    while True:
+        try:
+            response = await loop.send(response)
+        except StopIteration as end:
+            return str(end.value)
+
+
+SDKS: dict[str, tuple[Callable[[Any], ToolLoop], type[Any], type[Any]]] = {
+    "anthropic": (anthropic_loop, anthropic.Anthropic, anthropic.AsyncAnthropic),
+    "openai-chat": (chat_loop, openai.OpenAI, openai.AsyncOpenAI),
+    "openai-responses": (responses_loop, openai.OpenAI, openai.AsyncOpenAI),
+    "gemini": (google_loop, genai.Client, genai.Client),
+}
+MODELS = {
+    "anthropic": "anthropic/claude-sonnet-4-5",
+    "openai-responses": "openai/gpt-5.5",
+    "gemini": "gemini/gemini-3-pro",
+    "ollama": "ollama/qwen3:8b",
+    "openrouter": "openrouter/anthropic/claude-sonnet-4.5",
+}
+
+
+@pytest.mark.parametrize(("sdk", "upstream"), [(sdk, name) for sdk in SDKS for name in MODELS if name != sdk])
+def test_sdk_runs_a_tool_loop_on_other_models(sdk: str, upstream: str) -> None:
+    loop, build, build_async = SDKS[sdk]
+    with toolwire.http_client(MODELS[upstream]) as http_client:
+        options: Any = {"httpx_client": http_client} if sdk == "gemini" else http_client
+        client = build(api_key="none", **{"http_options" if sdk == "gemini" else "http_client": options})
+        assert "rain" in run_loop(loop(client))
+
+    async def run_async() -> str:
+        async with toolwire.async_http_client(MODELS[upstream]) as http_client:
+            if sdk == "gemini":
+                google = build_async(api_key="none", http_options={"httpx_async_client": http_client})
+                return await run_loop_async(loop(google.aio))
+            return await run_loop_async(loop(build_async(api_key="none", http_client=http_client)))
+
+    assert "rain" in asyncio.run(run_async())
 
 
 def test_openai_and_google_sdks_run_on_an_anthropic_model() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tests.mcp_conformance.installation import SERVERS, SUITE, install_suite, version
+from tests.mcp_conformance.page import PAGE, render_page, unexpected_results
 from tests.mcp_conformance.suite import VERSIONS, Outcome, as_client, as_server
 from tests.mcp_conformance.third_party_servers import check_server, in_agents
 from tests.mcp_conformance.upstreams import on_every_upstream
@@ -16,20 +17,18 @@ from toolwire.gateway.providers.discovery import KEY_VARIABLES
 
 
 def report_line(outcome: Outcome) -> bool:
-    required, optional = outcome.required, [scenario for scenario in outcome.scenarios if not scenario.required]
-    good = [scenario for scenario in required if scenario.good]
-    checks = sum(scenario.passed for scenario in required)
+    """Print the result of a suite run; return False if a scenario has an unexpected result."""
+    good = [scenario for scenario in outcome.required if scenario.good]
+    checks = sum(scenario.passed for scenario in outcome.required)
     click.echo(
-        f"{outcome.version} {outcome.role}: {len(good)} of {len(required)} required scenarios, {checks} checks; "
-        f"not required: {sum(scenario.good for scenario in optional)} of {len(optional)}"
+        f"{outcome.version} {outcome.role}: {len(good)} of {len(outcome.required)} required scenarios, {checks} checks"
     )
-    for scenario in required:
-        if not scenario.good:
-            click.echo(f"  failed: {scenario.name} ({scenario.failed} of {scenario.passed + scenario.failed} checks)")
-    succeeded = outcome.succeeded and bool(required) and len(good) == len(required)
-    if not succeeded:
+    problems = unexpected_results(outcome) or ([] if outcome.required else ["no scenarios were run"])
+    for problem in problems:
+        click.echo(f"  {problem}")
+    if problems:
         click.echo(outcome.output)
-    return succeeded
+    return not problems
 
 
 @click.command()
@@ -42,9 +41,12 @@ def main(cache: Path) -> None:
     succeeded = True
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"{SUITE} {version(cache, SUITE)}")
-        for mcp_version in VERSIONS:
-            succeeded &= report_line(as_client(cache, path, mcp_version, Path(folder)))
-            succeeded &= report_line(as_server(cache, path, mcp_version, Path(folder)))
+        outcomes = [
+            run(cache, path, mcp_version, Path(folder)) for mcp_version in VERSIONS for run in (as_client, as_server)
+        ]
+        for outcome in outcomes:
+            succeeded &= report_line(outcome)
+        PAGE.write_text(render_page(f"{SUITE} {version(cache, SUITE)}", outcomes), encoding="utf-8")
         for package in SERVERS:
             click.echo(f"{package} {version(cache, package)}")
             for name, failure in asyncio.run(check_server(cache, path, package, Path(folder))):

@@ -33,12 +33,11 @@ class Scenario(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a suite run: `succeeded` by its exit code, and its output."""
+    """The result of a suite run, and its output."""
 
     role: str
     version: str
     scenarios: tuple[Scenario, ...]
-    succeeded: bool
     output: str
 
     @property
@@ -73,7 +72,7 @@ def _run(cache: Path, path: str, version: str, arguments: list[str], folder: Pat
         Scenario(match["name"], int(match["passed"]), int(match["failed"]), match["name"] not in unscored)
         for match in _LINE.finditer(output)
     )
-    return Outcome(arguments[0], version, scenarios, completed.returncode == 0, output)
+    return Outcome(arguments[0], version, scenarios, output)
 
 
 def _environment(path: str) -> dict[str, str]:

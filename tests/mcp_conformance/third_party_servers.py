@@ -10,9 +10,10 @@ from tests.mcp_conformance.installation import SERVERS, program
 from toolwire import Agent, Policy
 from toolwire.canonical.content import Media, PlainText, Text
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.mcp.config import McpServerConfig
+from toolwire.runtime.mcp.config import McpServerConfig, SamplingConfig
 from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.tool import ToolContext, ToolOutput
+from toolwire.testing import ScriptedModel
 
 EVERYTHING, FILES = SERVERS
 
@@ -23,6 +24,7 @@ class Visit:
     def __init__(self, toolset: McpToolset) -> None:
         self.toolset = toolset
         self.progress: list[str] = []
+        self.logs: list[str] = []
         self.begun = asyncio.Event()
 
     def progressed(self, text: str) -> None:
@@ -41,6 +43,8 @@ class Visit:
             idempotency_key="1",
             approver=AgreeingApprover(),
             report_progress=self.progressed,
+            report_log=lambda _, text: self.logs.append(text),
+            model=ScriptedModel("the answer"),
         )
         output = await tool.run(arguments, calling)
         assert isinstance(output, ToolOutput)
@@ -106,6 +110,35 @@ async def cancels(visit: Visit) -> None:
     assert text(await visit.call("echo", message="still there")) == "Echo: still there"
 
 
+async def samples(visit: Visit) -> None:
+    assert '"text": "the answer"' in text(await visit.call("trigger-sampling-request", prompt="hi", maxTokens=50))
+
+
+async def roots(visit: Visit) -> None:
+    assert "URI: file:///" in text(await visit.call("get-roots-list"))
+
+
+async def tasks(visit: Visit) -> None:
+    visit.progress.clear()
+    assert "Research Report: fog" in text(await visit.call("simulate-research-query", topic="fog", ambiguous=True))
+    assert "Gathering sources..." in visit.progress
+
+
+async def logs(visit: Visit) -> None:
+    await visit.call("toggle-simulated-logging")
+    await visit.call("toggle-simulated-logging")
+    assert visit.logs
+
+
+async def reads_resources(visit: Visit) -> None:
+    assert "demo://resource/dynamic/text/{resourceId}" in [
+        resource.uri for resource in await visit.toolset.list_resources() if resource.is_template
+    ]
+    (part,) = await visit.toolset.read_resource("demo://resource/dynamic/text/1")
+    assert isinstance(part.source, PlainText)
+    assert "Resource 1" in part.source.text
+
+
 async def writes_and_reads(visit: Visit) -> None:
     folder = visit.toolset.config.args[-1]
     await visit.call("write_file", path=f"{folder}/note.txt", content="eins\nzwei\n")
@@ -120,14 +153,24 @@ async def stays_inside(visit: Visit) -> None:
 
 Check = Callable[[Visit], Awaitable[None]]
 CHECKS: dict[str, tuple[Check, ...]] = {
-    EVERYTHING: (lists, calls, structure, media, resources, links, errors, progress, questions, cancels),
+    EVERYTHING: (
+        *(lists, calls, structure, media, resources, links, errors, progress, questions, cancels),
+        *(samples, roots, tasks, logs, reads_resources),
+    ),
     FILES: (writes_and_reads, stays_inside),
 }
 
 
 def settings(cache: Path, path: str, package: str, folder: Path) -> McpServerConfig:
     last = "stdio" if package == EVERYTHING else str(folder)
-    return McpServerConfig(command="node", args=(str(program(cache, package)), last), env={"PATH": path})
+    return McpServerConfig(
+        command="node",
+        args=(str(program(cache, package)), last),
+        env={"PATH": path},
+        roots=(str(folder),) if package == EVERYTHING else (),
+        sampling=SamplingConfig() if package == EVERYTHING else None,
+        log_level="debug",
+    )
 
 
 async def check_server(cache: Path, path: str, package: str, folder: Path) -> list[tuple[str, str]]:
@@ -154,7 +197,8 @@ async def in_agents(cache: Path, path: str, folder: Path) -> list[tuple[str, str
     results = []
     for protocol in PROTOCOLS:
         toolset = McpToolset("everything", settings(cache, path, EVERYTHING, folder))
-        agent = Agent(f"{protocol}/any", tools=[toolset], policy=Policy(allow=["everything__*"]))
+        provider = "openai" if protocol == "openai-responses" else protocol
+        agent = Agent(f"{provider}/any", tools=[toolset], policy=Policy(allow=["everything__*"]))
         try:
             run = await agent.run('everything__get-sum {"a": 20, "b": 22}')
             failure = "" if "42" in run.text else f"it said {run.text!r} ({run.stopped}: {run.reason})"

@@ -1,6 +1,7 @@
 """MCP over HTTP: unreachable servers, lost sessions and oversized responses."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -155,5 +156,59 @@ def test_calls_run_concurrently_over_one_connection(version: str) -> None:
             await toolset.tools()
             sums = await asyncio.gather(*(call_tool(toolset, "add", {"a": n, "b": n}) for n in range(30)))
             assert [text_of_output(one) for one in sums] == [str(2 * n) for n in range(30)]
+
+    asyncio.run(work())
+
+
+@asynccontextmanager
+async def hanging_up(methods: list[str], hang_up_on: str) -> AsyncIterator[str]:
+    """A server that closes the connection instead of its first response to a method, as if it had been idle."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                message = json.loads(await reader.readexactly(int(head.split("content-length: ")[1].split("\r")[0])))
+                methods.append(message["method"])
+                if methods.count(hang_up_on) == 1 and methods[-1] == hang_up_on:
+                    break
+                result: Any = {"supportedVersions": [NEW_VERSION], "capabilities": {"tools": {}}, **HINTS}
+                if methods[-1] == "tools/list":
+                    result = {"tools": [{"name": "go", "inputSchema": {"type": "object"}}], **HINTS}
+                body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+                writer.write(f"content-length: {len(body)}\r\n\r\n".encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+
+
+def test_request_without_effect_is_sent_again_if_an_idle_connection_was_closed() -> None:
+    async def work() -> None:
+        methods: list[str] = []
+        async with (
+            hanging_up(methods, "server/discover") as url,
+            open_toolset(server_at(url, NEW_VERSION), "me") as toolset,
+        ):
+            assert [tool.name for tool in await toolset.tools()] == ["me__go"]
+        assert methods == ["server/discover", "server/discover", "tools/list"]
+
+    asyncio.run(work())
+
+
+def test_call_is_not_sent_again() -> None:
+    async def work() -> None:
+        methods: list[str] = []
+        async with (
+            hanging_up(methods, "tools/call") as url,
+            open_toolset(server_at(url, NEW_VERSION), "me") as toolset,
+        ):
+            with pytest.raises(ToolError):
+                await call_tool(toolset, "go")
+        assert methods == ["server/discover", "tools/list", "tools/call"]
 
     asyncio.run(work())

@@ -5,6 +5,7 @@ import json
 
 import mcp_types as types
 import pytest
+from msgspec.structs import replace
 
 from tests.support.assertions import non_empty
 from tests.support.deadlines import wait_until_async
@@ -27,6 +28,7 @@ from toolwire.canonical.content import Data, Inline, Media, PlainText, Text, Url
 from toolwire.canonical.tools import Grammar
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.mcp import content
+from toolwire.runtime.mcp.config import LogLevel
 from toolwire.runtime.mcp.elicitation import ElicitationApprover
 from toolwire.runtime.mcp.server import SuspendedCalls
 from toolwire.runtime.mcp.toolset import McpToolset
@@ -477,3 +479,26 @@ def test_results_are_encoded_as_mcp_content() -> None:
     again = content.decode_result(content.encode_result(ToolOutput(content=parts[:5], structured=[1])))
     assert again.content[2:] == parts[2:5]
     assert again.structured == [1]
+
+
+@both
+@pytest.mark.parametrize(("level", "expected"), [("warning", ["warning"]), ("debug", ["debug", "info", "warning"])])
+def test_logs_of_a_tool_reach_the_client_from_its_level_on(version: str, level: LogLevel, expected: list[str]) -> None:
+    async def run_logging(arguments: Arguments, calling: ToolContext) -> str:
+        for each in ("debug", "loud", "warning"):  # an unknown level counts as `info`
+            calling.report_log(each, f"a message at {each}")
+        return "done"
+
+    logged: list[str] = []
+
+    async def work() -> None:
+        served = build_tool_server([Tool(name="log", run=run_logging)])
+        async with (
+            serve_tools(served) as offered,
+            open_toolset(replace(server_at(offered.url, version), log_level=level), "me") as toolset,
+        ):
+            context = replace(call_context(), report_log=lambda each, text: logged.append(each))
+            await (await find_tool(toolset, "log")).run({}, context)
+
+    asyncio.run(work())
+    assert logged == expected

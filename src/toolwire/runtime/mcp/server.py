@@ -17,7 +17,6 @@ import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, get_args
-from weakref import WeakKeyDictionary
 
 import mcp_types as types
 import msgspec
@@ -221,7 +220,7 @@ class ToolServer:
         self._run_tool = handle_call
         self._suspended_calls = SuspendedCalls()
         self._legacy_sessions: dict[ServerSession, None] = {}
-        self._log_levels: WeakKeyDictionary[ServerSession, types.LoggingLevel] = WeakKeyDictionary()
+        self._log_levels: dict[str, types.LoggingLevel] = {}
         self.bus = InMemorySubscriptionBus()
         self.server: Server[Any] = _SdkServer(
             IMPLEMENTATION_NAME,
@@ -262,7 +261,11 @@ class ToolServer:
         self, context: RequestContext, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
         """Store the log level of a session of the older version."""
-        self._log_levels[context.session] = params.level
+        id = _session_id(context)
+        self._log_levels.pop(id, None)
+        self._log_levels[id] = params.level
+        while len(self._log_levels) > _MAX_LEGACY_SESSIONS:
+            self._log_levels.pop(next(iter(self._log_levels)))
         return types.EmptyResult()
 
     async def _handle_call(
@@ -294,7 +297,7 @@ class ToolServer:
 
             return await self._suspended_calls.run_round(context, params, start_call)
         approver: Approver = ElicitationApprover(_form_sender(context)) if can_elicit else NoApprover()
-        level = self._log_levels.get(context.session, _DEFAULT_LOG_LEVEL)
+        level = self._log_levels.get(_session_id(context), _DEFAULT_LOG_LEVEL)
         async with _call_reporter(lambda: context.session, context.request_id, level) as reporter:
             output = await self._run_tool(
                 tool.name,
@@ -307,6 +310,12 @@ class ToolServer:
         return content.encode_result(
             output if isinstance(output.structured, dict) else replace(output, structured=None)
         )
+
+
+def _session_id(context: RequestContext) -> str:
+    """Return the id of an HTTP session of the older version; empty over stdio, which has one session."""
+    headers = getattr(context.request, "headers", {})
+    return str(headers.get("mcp-session-id", ""))
 
 
 def _form_sender(context: RequestContext) -> FormSender:

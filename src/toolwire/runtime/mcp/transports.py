@@ -44,6 +44,10 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+_KEEPALIVE_SECONDS = 2.0
+"""Seconds for which an idle connection is used again; servers on Node close theirs after five."""
+
+
 class _HttpTransport(httpx2.AsyncHTTPTransport):
     """An HTTP transport that limits response sizes and detects lost sessions.
 
@@ -52,12 +56,18 @@ class _HttpTransport(httpx2.AsyncHTTPTransport):
     """
 
     def __init__(self, on_session_lost: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__(limits=httpx2.Limits(keepalive_expiry=_KEEPALIVE_SECONDS))
         self._on_session_lost = on_session_lost
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, report a lost session (status 404), and bound the response unless it is an event stream."""
-        response = await super().handle_async_request(request)
+        try:
+            response = await super().handle_async_request(request)
+        except (httpx2.ReadError, httpx2.RemoteProtocolError):
+            # The server may have closed an idle connection. Only what has no effect is sent again.
+            if request.method != "GET" and request.headers.get("mcp-method") != "server/discover":
+                raise
+            response = await super().handle_async_request(request)
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             self._on_session_lost()
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
