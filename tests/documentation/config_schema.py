@@ -26,6 +26,7 @@ _TYPES = (
     (inspect.IntType, "integer"),
     (inspect.FloatType, "number"),
     (inspect.StrType, "string"),
+    (inspect.DateType, "string"),
 )
 
 
@@ -61,7 +62,8 @@ def _schema(kind: inspect.Type) -> dict[str, Any]:
             choices = [_schema(one) for one in kinds if not isinstance(one, inspect.NoneType)]
             return choices[0] if len(choices) == 1 else {"anyOf": choices}
         case _:
-            return {"type": next(name for cls, name in _TYPES if isinstance(kind, cls))} | _range(kind)
+            schema = {"type": next(name for cls, name in _TYPES if isinstance(kind, cls))} | _range(kind)
+            return schema | ({"format": "date"} if isinstance(kind, inspect.DateType) else {})
 
 
 def _range(kind: inspect.Type) -> dict[str, Any]:

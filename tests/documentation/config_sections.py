@@ -11,6 +11,7 @@ from toolwire.runtime.mcp.config import McpServerConfig
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
 SECTIONS: dict[str, Any] = {
     "[server]": sections.ServerSection,
+    "[keys.NAME]": sections.KeySection,
     "[providers.NAME]": sections.ProviderSection,
     "[[routes]]": sections.RouteSection,
     "[[routes.backends]]": sections.BackendSection,

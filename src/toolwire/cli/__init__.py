@@ -8,7 +8,7 @@ from toolwire.cli.groups import MainGroup
 
 SECTIONS = {
     "Configuration": ("init", "config"),
-    "Gateway": ("serve", "launch", "models", "doctor", "journal"),
+    "Gateway": ("serve", "launch", "models", "keys", "usage", "doctor", "journal"),
     "Agents": ("ask", "runs", "work", "mcp"),
     "Translation": ("translate", "check", "protocols", "hosts"),
     "Development": ("simulate", "completion"),

@@ -345,7 +345,7 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
 
 def _checked_address(text: str, config: "Config") -> tuple[str, int]:
     """Parse `HOST:PORT`; raise `BadInput` if other machines could connect without a key."""
-    from toolwire.gateway.server.auth import is_loopback
+    from toolwire.upstream.provider import is_loopback
 
     host, port = _parse_address(text)
     if not config.server.keys and not is_loopback(host):

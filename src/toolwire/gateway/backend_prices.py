@@ -25,7 +25,7 @@ class BackendPrices:
         for backend in backends:
             if backend.name in self._models:
                 continue
-            info = await _find_model(services, backend)
+            info = await find_priced_model(services, backend)
             if info.prices is None:
                 raise ToolwireError(
                     f"the price of {backend.name} is unknown, so RunLimits(cost=...) can't be enforced: "
@@ -49,7 +49,7 @@ class BackendPrices:
         return float(price_usage(counted, info) or 0)
 
 
-async def _find_model(services: ExchangeServices, backend: Backend) -> ModelInfo:
+async def find_priced_model(services: ExchangeServices, backend: Backend) -> ModelInfo:
     """Return what is known about a backend's model; the provider is asked if no other source knows the price."""
     provider, model = backend.provider, backend.model or ""
     info = services.catalog.look_up(provider, model).info

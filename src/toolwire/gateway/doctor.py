@@ -12,7 +12,6 @@ from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers, find_listener
-from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
@@ -25,7 +24,7 @@ from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.upstream.models.catalog import fetch_entry
 from toolwire.upstream.models.listings import read_entry, read_list
 from toolwire.upstream.models.model_lists import list_request
-from toolwire.upstream.provider import Origin, Provider
+from toolwire.upstream.provider import Origin, Provider, is_loopback
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 _LIMIT_MODEL_LIST = 16 * 1024 * 1024
@@ -56,7 +55,7 @@ async def diagnose(
 ) -> list[Finding]:
     """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
     gateway = await asyncio.to_thread(check_gateway, config.server)
-    findings = [check_server(config.server), gateway, *check_files(config, environment)]
+    findings = [check_server(config.server, len(config.keys)), gateway, *check_files(config, environment)]
     providers, variables = _providers_with_variables(config, variables, environment)
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
@@ -129,16 +128,17 @@ def check_gateway(server: ServerSection) -> Finding:
             return Finding("gateway", f"none runs at {address}: `toolwire launch` starts one")
 
 
-def check_server(server: ServerSection) -> Finding:
-    """Return a finding on whether a server reachable from other machines requires keys."""
-    if server.keys:
-        return Finding(
-            "server", f"{server.host}:{server.port}, {len(server.keys)} {'key' if len(server.keys) == 1 else 'keys'}"
-        )
+def check_server(server: ServerSection, client_keys: int = 0) -> Finding:
+    """Return a finding on whether a server reachable from other machines requires keys.
+
+    `client_keys` is the number of keys of `[keys]`.
+    """
+    if count := len(server.keys) + client_keys:
+        return Finding("server", f"{server.host}:{server.port}, {count} {'key' if count == 1 else 'keys'}")
     if is_loopback(server.host):
         return Finding("server", f"{server.host}:{server.port}, this machine only, no key required")
     detail = f"{server.host} is reachable from other machines, and no keys are set"
-    return Finding("server", detail, "set server.keys, or listen on 127.0.0.1")
+    return Finding("server", detail, "set server.keys or [keys.NAME], or listen on 127.0.0.1")
 
 
 def check_variables(config: Config) -> Iterator[Finding]:

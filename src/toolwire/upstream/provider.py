@@ -1,5 +1,6 @@
 """A provider: its protocol, base URL, key and request settings."""
 
+import ipaddress
 import re
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -77,6 +78,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     account: str | None = None
     # Why it can't be used: a variable that its settings refer to is not set.
     unavailable_reason: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server runs on this machine."""
+        return is_loopback(self.origin.host)
 
     def text_recovery(
         self, model: str | None, tool_call_parser: str | None = None, reasoning_parser: str | None = None
@@ -160,3 +166,13 @@ def join_path(base: str, path: str) -> str:
         )
         path_segments = path_segments[version + 1 :]
     return "/" + "/".join(base_segments + path_segments)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is `localhost` or a loopback address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -2,7 +2,8 @@
 
 import pytest
 
-from toolwire.gateway.server.auth import ANONYMOUS, Authenticator, is_loopback
+from toolwire.gateway.server.auth import ANONYMOUS, Authenticator
+from toolwire.upstream.provider import is_loopback
 
 KEYS = ("first-key-1", "second-key-2")
 

@@ -37,6 +37,7 @@ from toolwire.upstream.address import InvalidAddress, resolve_base_url
 from toolwire.upstream.provider import parse_origin, recognize_url
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _URL_PATH = re.compile(r"/[\x21-\x7e]*")
 
 
@@ -58,12 +59,24 @@ def check_config(config: Config) -> None:
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
             raise KeyProblem(("server", "keys", index), "must have at least 8 characters")
+    _check_keys(config)
     _check_state(config.state)
     _check_runtime(config)
     try:
         check_servers(config.mcp)
     except McpConfigError as error:
         raise KeyProblem(error.path, error.problem) from None
+
+
+def _check_keys(config: Config) -> None:
+    """Raise `KeyProblem` for a hash that no secret can have, or that two keys share."""
+    names: dict[str, str] = {}
+    for name, section in config.keys.items():
+        path: KeyPath = ("keys", name, "hash")
+        if not _SECRET_HASH.fullmatch(section.hash):
+            raise KeyProblem(path, "expected sha256: and 64 hexadecimal digits, as `toolwire keys create` prints them")
+        if (other := names.setdefault(section.hash, name)) != name:
+            raise KeyProblem(path, f"keys.{other} has the same secret; create another one")
 
 
 def _check_state(section: StateSection) -> None:

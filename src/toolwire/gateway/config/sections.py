@@ -1,5 +1,6 @@
 """The sections of `toolwire.toml`, as types with defaults and ranges."""
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -32,6 +33,31 @@ class ServerSection(Section, frozen=True, kw_only=True):
     seal_keys: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+
+
+class KeySection(Section, frozen=True, kw_only=True):
+    """`[keys.NAME]`: a client's key: its secret as a hash, the models that it may use, and its limits."""
+
+    hash: str
+    admin: bool = False
+    models: tuple[str, ...] = ()
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    dollars_per_day: PositiveFloat | None = None
+    dollars_per_month: PositiveFloat | None = None
+    unpriced: Literal["refuse", "allow"] = "refuse"
+    expires: date | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether requests have to be counted before they are sent."""
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.dollars_per_day, self.dollars_per_month)
+        return limits != (None,) * len(limits)
+
+    @property
+    def limits_money(self) -> bool:
+        """Return whether the key has a limit in dollars."""
+        return self.dollars_per_day is not None or self.dollars_per_month is not None
 
 
 class ProviderSection(Section, frozen=True, kw_only=True):
@@ -243,6 +269,7 @@ class Config(Section, frozen=True, kw_only=True):
     default_model: str | None = None
     aliases: dict[str, str] = field(default_factory=dict)
     server: ServerSection = ServerSection()
+    keys: dict[str, KeySection] = field(default_factory=dict)
     providers: dict[str, ProviderSection] = field(default_factory=dict)
     models: dict[str, ModelInfo] = field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)  # profiles of servers, by name
@@ -258,3 +285,8 @@ class Config(Section, frozen=True, kw_only=True):
     browser: BrowserSection = BrowserSection()
     simulator: SimulatorSection = SimulatorSection()
     mcp: McpSection = McpSection()
+
+    @property
+    def requires_key(self) -> bool:
+        """Return whether clients need a key."""
+        return bool(self.server.keys or self.keys)

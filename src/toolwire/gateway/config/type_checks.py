@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from msgspec import inspect
@@ -19,12 +20,14 @@ _TYPE_NAMES: dict[type, str] = {
     str: "a string",
     dict: "a table",
     list: "an array",
+    date: "a date (YYYY-MM-DD)",
 }
 _VALUE_TYPES: tuple[tuple[type[inspect.Type], tuple[type, ...]], ...] = (
     (inspect.BoolType, (bool,)),
     (inspect.IntType, (int,)),
     (inspect.FloatType, (float, int)),
     (inspect.StrType, (str,)),
+    (inspect.DateType, (date,)),
     (inspect.DictType, (dict,)),
     (inspect.StructType, (dict,)),
     (inspect.VarTupleType, (list,)),

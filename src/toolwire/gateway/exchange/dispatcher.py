@@ -130,6 +130,8 @@ class Dispatcher:
                 exchange.is_heavy = exchange.is_heavy or pending_response.has_heavy_history
         exchange.compacts_only = client_request.compacts
         manage_context(exchange)
+        if client_request.key is not None:
+            await observer.reserve(exchange.request, exchange.route_match.backends, client_request.body)
         return exchange
 
     async def compact(self, exchange: Exchange) -> BufferedResponse:
@@ -199,7 +201,7 @@ class Dispatcher:
             decoded = await services.body_executor.run_in_thread(decode) if heavy else decode()
             request, client_request = decoded
         observer.on_model(request.model or "")
-        route_match = services.router.route(request.model)
+        route_match = client_request.restrict(request.model, services.router.route(request.model))
         if route_match.is_default:
             observer.on_default_model(request.model or "")
         return Exchange(

@@ -6,6 +6,7 @@ exchange is in its `services`.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from toolwire.gateway.exchange.conversation_memo import Conversation, Conversati
 from toolwire.gateway.exchange.refused_settings import RefusedSettings
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
+from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.limits import BodyExecutor
 from toolwire.gateway.providers.context_size import ContextSizes
 from toolwire.gateway.rounds.route_tools import RouteToolsets
@@ -48,6 +50,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     body: bytes
     route: Route
     tenant: str
+    key: ClientKey | None = None
+    """The client's key, with its permissions and limits; None if it has none."""
     strict: Strictness = False
     created: int = 0
     channel: ChannelState | None = None
@@ -56,6 +60,10 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     """Whether it came to an endpoint that only compacts."""
     losses: list[Loss] = []
     """Changes that decoding the body required."""
+
+    def restrict(self, requested: str | None, match: RouteMatch) -> RouteMatch:
+        """Return the match with the backends that the client's key may use."""
+        return match if self.key is None else self.key.restrict(requested, match)
 
     def is_streaming(self, request: Request) -> bool:
         """Return whether the client wants a stream: as requested, or by its protocol's default."""
@@ -75,6 +83,9 @@ class BufferedResponse(Struct):
 
 class ExchangeObserver(Struct):
     """Follows one exchange; log, metrics, loss reports and journal learn of it here. By default it does nothing."""
+
+    async def reserve(self, request: Request, backends: Sequence[Backend], body: bytes) -> None:
+        """Reserve what the request may use of the limits of its key, or raise `RequestRejected`."""
 
     def on_backend(self, backend: Backend) -> None:
         """Note the backend that is tried next."""

@@ -28,6 +28,7 @@ from toolwire.gateway.exchange.exchange import BufferedResponse, ExchangeObserve
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over
+from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.limits import StreamBudget, is_heavy_body
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.stages.family import isolate_foreign_extras
@@ -92,6 +93,8 @@ class NativeRequest(Struct, frozen=True, kw_only=True):
     body: bytes
     fields: JsonFields
     tenant: str
+    key: ClientKey | None = None
+    """The client's key, with its permissions and limits; None if it has none."""
 
     @property
     def model(self) -> str | None:
@@ -128,11 +131,11 @@ def _decode_field(fields: JsonFields, name: str) -> Any:
 
 
 async def read_native_request(
-    services: ExchangeServices, endpoint: NativeEndpoint, body: bytes, tenant: str
+    services: ExchangeServices, endpoint: NativeEndpoint, body: bytes, tenant: str, key: ClientKey | None = None
 ) -> NativeRequest:
     """Decode the top level of a request."""
     fields = await services.body_executor.run(_read_fields, endpoint.protocol, body, heavy=is_heavy_body(body))
-    return NativeRequest(endpoint=endpoint, body=body, fields=fields, tenant=tenant)
+    return NativeRequest(endpoint=endpoint, body=body, fields=fields, tenant=tenant, key=key)
 
 
 def _read_fields(protocol: str, body: bytes) -> JsonFields:
@@ -194,6 +197,8 @@ async def dispatch_native(
     endpoint, model = native_request.endpoint, native_request.model
     observer.on_model(model or "")
     route_match = services.router.route(model)
+    if native_request.key is not None:
+        route_match = native_request.key.restrict(model, route_match)
     if route_match.is_default:
         observer.on_default_model(model or "")
     backends = [backend for backend in route_match.backends if _has_endpoint(backend, endpoint)]
@@ -205,6 +210,8 @@ async def dispatch_native(
         raise RequestRejected(_missing_endpoint_error(backend, endpoint))
     request = Request(origin=endpoint.protocol, model=model)
     ordered = order_backends(replace(route_match, backends=tuple(backends)), request, native_request.tenant)
+    if native_request.key is not None:
+        await observer.reserve(request, ordered, native_request.body)
 
     async def prepare(backend: Backend) -> None:
         """Note the backend; there is nothing to prepare."""

@@ -157,6 +157,7 @@ _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _BUCKET_LABELS = [*(f"{bucket:g}" for bucket in _BUCKETS), "+Inf"]
 _REQUESTS = "toolwire_requests_total"
 _TOKENS = "toolwire_tokens_total"
+_COST = "toolwire_cost_dollars_total"
 _LOSSES = "toolwire_losses_total"
 _REFUSED_SETTINGS = "toolwire_refused_settings_total"
 _FAILOVERS = "toolwire_failovers_total"
@@ -167,6 +168,7 @@ _WRITTEN = "toolwire_journal_written_total"
 _DROPPED = "toolwire_journal_dropped_total"
 _SECONDS = "toolwire_request_seconds"
 _RARE_FAMILIES = (
+    (_COST, "counter"),
     (_REFUSED_SETTINGS, "counter"),
     (_FAILOVERS, "counter"),
     (_BREAKERS, "gauge"),
@@ -210,6 +212,10 @@ class Metrics:
         """Count an optional setting that a provider refused, so that a request was sent once more without it."""
         labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}",setting="{setting}"'
         self._values[self._slot(f"{_REFUSED_SETTINGS}{{{labels}}}")] += 1
+
+    def count_cost(self, provider: str, dollars: float) -> None:
+        """Count the money that requests to a provider cost."""
+        self._values[self._slot(f'{_COST}{{provider="{_escape_label(provider)}"}}')] += dollars
 
     def count_failover(self, provider: str, reason: str) -> None:
         """Count a failure of a provider after which the next backend of the route was tried."""
@@ -303,7 +309,8 @@ class Metrics:
 def _render_family(name: str, kind: str, totals: dict[str, float]) -> list[str]:
     """Return the lines of one metric: its type, then all its samples."""
     samples = sorted(sample for sample in totals if sample.partition("{")[0] == name)
-    return [f"# TYPE {name} {kind}", *(f"{sample} {totals[sample]:.0f}" for sample in samples)]
+    digits = 6 if name == _COST else 0
+    return [f"# TYPE {name} {kind}", *(f"{sample} {totals[sample]:.{digits}f}" for sample in samples)]
 
 
 def open_breakers(metrics: str) -> list[str]:

@@ -4,7 +4,7 @@ Data for the journal is captured during the exchange and made into a record at i
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from toolwire import __version__
 from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
+from toolwire.canonical.request import Request
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_location
@@ -20,6 +21,8 @@ from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, 
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest
+from toolwire.gateway.keys.accounting import Accounting, FinishedRequest
+from toolwire.gateway.keys.ledger import Reservation
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses
 from toolwire.gateway.observability.metrics import LossStore, Metrics
 from toolwire.gateway.server.auth import Principal
@@ -239,6 +242,7 @@ class Observability(Struct, frozen=True):
     shared_losses: SharedLossReports
     exchanges: "ExchangeBuffer | None" = None
     """The exchanges that the console shows; None if it is disabled."""
+    accounting: Accounting | None = None
 
 
 class RequestObserver(ExchangeObserver):
@@ -257,6 +261,15 @@ class RequestObserver(ExchangeObserver):
     loss_entry: int | None = None
     has_queued_losses: bool = False
     """Whether a loss report for other replicas waits to be stored."""
+    reservation: Reservation | None = None
+    """What the key has reserved for the request; None if it has no limits."""
+    job: BackgroundJob | None = None
+    """The job that produces the response in the background; None if there is none."""
+
+    async def reserve(self, request: Request, backends: Sequence[Backend], body: bytes) -> None:
+        """Reserve what the request may use of the limits of its key, or raise `RequestRejected`."""
+        if self.outputs.accounting is not None and (key := self.principal.key) is not None:
+            self.reservation = await self.outputs.accounting.reserve(self.record.id, key, request, backends, body)
 
     def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> None:
         """Start to capture the exchange, if there is a journal or an open console."""
@@ -310,6 +323,7 @@ class RequestObserver(ExchangeObserver):
     def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""
         self.record.responded_at = time.monotonic()
+        self.job = response.job
         if self.capture is not None:
             self.capture.set_response(response)
 
@@ -351,8 +365,27 @@ class RequestObserver(ExchangeObserver):
         outputs.log(record)
         if outputs.exchanges is not None:
             outputs.exchanges.add(self)
+        if outputs.accounting is not None and (record.provider or self.reservation is not None):
+            self._book_usage(outputs.accounting)
         if outputs.recorder is not None and self.capture is not None:
             outputs.recorder.record_exchange(record, self.capture)
+
+    def _book_usage(self, accounting: Accounting) -> None:
+        """Book the usage now, or when the background job is done."""
+        job, record, reservation = self.job, self.record, self.reservation
+        owner = self.principal.tenant if self.principal.key is None else self.principal.key.name
+        if job is not None and job.task is not None and not job.task.done():
+            job.task.add_done_callback(lambda _: accounting.book(_finished_job(record, owner, job), reservation))
+            return
+        is_interrupted = record.status == 499 or record.failed or (record.usage is None and record.status == 200)
+        finished = FinishedRequest(time.time(), owner, record.provider, record.model, record.usage, is_interrupted)
+        accounting.book(finished, reservation)
+
+
+def _finished_job(record: RequestRecord, owner: str, job: BackgroundJob) -> FinishedRequest:
+    """Return the usage of a background job that has ended."""
+    usage = None if job.summary is None else job.summary.usage
+    return FinishedRequest(time.time(), owner, record.provider, record.model, usage, usage is None)
 
 
 def finish_exchange(request_record: RequestRecord, capture: ExchangeCapture, *, with_bodies: bool) -> FinishedExchange:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.surface import ModelCard
 from toolwire.gateway.exchange.routing import Router, is_pattern, provider_models
+from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.models.catalog import ModelCatalog
 from toolwire.upstream.models.model_lists import ModelLists, ProviderModels
@@ -42,6 +43,11 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     info: ModelInfo = UNKNOWN_MODEL
 
     @property
+    def target(self) -> str:
+        """Return `provider/model`, or the provider's name if the provider gets the client's name."""
+        return self.provider if self.model is None else f"{self.provider}/{self.model}"
+
+    @property
     def card(self) -> ModelCard:
         """Return the entry of a list for clients."""
         return ModelCard(self.id, self.provider, context=self.info.context)
@@ -56,15 +62,17 @@ class ModelList:
         self._catalog = catalog
         router.listed_names = lists.known_names
 
-    async def look_up(self, path: str, protocol: str, body: bytes) -> Any:
+    async def look_up(self, path: str, protocol: str, body: bytes, key: ClientKey | None = None) -> Any:
         """Return the entry of the list at this path in the protocol's form; None for other paths.
 
-        Raises `RouteNotFound` for an unknown model.
+        The list has only the models that the key may use. Raises `RouteNotFound` for an unknown model.
         """
         codec = PROTOCOLS[protocol]
         if path in MODEL_LIST_PATHS:
             listed = await self._lists.fetch_all(self._router.providers.values())
-            return codec.encode_models([model.card for model in list_models(self._router, self._catalog, listed)])
+            models = list_models(self._router, self._catalog, listed)
+            allowed = [model for model in models if key is None or key.allows(model.id, model.target)]
+            return codec.encode_models([model.card for model in allowed])
         if path == "/api/version":
             return {"version": OLLAMA_VERSION}
         if path == "/api/ps":

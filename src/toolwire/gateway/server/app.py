@@ -28,6 +28,7 @@ from toolwire.gateway.exchange.native_endpoints import (
 )
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
+from toolwire.gateway.keys.accounting import Accounting
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
@@ -107,6 +108,7 @@ class App:
         token_counter: TokenCounter,
         recorder: Recorder | None = None,
         console: Console | None = None,
+        accounting: Accounting | None = None,
         scoreboard: Scoreboard | None = None,
         worker: int = 0,
     ) -> None:
@@ -123,7 +125,12 @@ class App:
         self._shared_losses = SharedLossReports(dispatcher.services.conversation_state.store)
         self._console = console
         exchanges = None if console is None else console.buffer
-        self._observability = Observability(log, metrics, self._loss_store, recorder, self._shared_losses, exchanges)
+        self._accounting = accounting
+        if accounting is not None:
+            accounting.on_cost = metrics.count_cost
+        self._observability = Observability(
+            log, metrics, self._loss_store, recorder, self._shared_losses, exchanges, accounting
+        )
         if console is not None:
             console.attach(self._observability)
         self._stream_quota = Quota(
@@ -161,6 +168,8 @@ class App:
         self._dispatcher.close()
         if self._recorder is not None:
             self._recorder.journal.close()
+        if self._accounting is not None:
+            self._accounting.close()
 
     def end_feeds(self) -> None:
         """End the console's feeds, which would delay a stop of the server."""
@@ -267,7 +276,7 @@ class App:
         services, observer = self._dispatcher.services, http_request.observer
         body = await http_request.read_body(self._limits.body)
         observer.record.client = endpoint.protocol
-        request = await read_native_request(services, endpoint, body, observer.principal.tenant)
+        request = await read_native_request(services, endpoint, body, observer.principal.tenant, observer.principal.key)
         dispatch = partial(dispatch_native, services, request, observer)
         codec = PROTOCOLS[endpoint.protocol]
         await self._serve_response(http_request, codec, dispatch, is_streaming=request.is_streaming)
@@ -341,6 +350,7 @@ class App:
             body=body,
             route=request_route(codec, endpoint, headers),
             tenant=observer.principal.tenant,
+            key=observer.principal.key,
             strict=requested_strictness(headers),
             created=int(time.time()),
             compacts=endpoint.compacts,
@@ -363,6 +373,7 @@ class App:
             body=client_body,
             route=Route(model=dry_run.model, stream=dry_run.stream),
             tenant=http_request.observer.principal.tenant,
+            key=http_request.observer.principal.key,
         )
         upstream_request = await self._dispatcher.translate(client_request)
         cache: dict[str, Any] = {}
@@ -437,13 +448,14 @@ class App:
         if path == "/":  # Ollama's command line checks this path first
             return _WELCOME, (b"content-type", b"text/plain")
         if path == "/metrics":
+            _require_admin(principal)
             journal = None if self._recorder is None else self._recorder.journal
             return self._metrics.render(journal), (b"content-type", b"text/plain; version=0.0.4")
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._loss_store.find_losses(id, principal) or await self._shared_losses.find(principal.tenant, id)
             return None if losses is None else (losses, JSON_HEADER)
-        body = await self._catalog.look_up(path, codec.name, request_body)
+        body = await self._catalog.look_up(path, codec.name, request_body, principal.key)
         return None if body is None else (msgspec.json.encode(body), JSON_HEADER)
 
     # ---- errors
@@ -468,6 +480,13 @@ class App:
             observer.capture.append_body(body)
         await observer.flush_losses()
         await http_request.respond(status, body, headers)
+
+
+def _require_admin(principal: Principal) -> None:
+    """Raise `RequestRejected` for a key of `[keys]` that may only see its own data."""
+    if principal.key is not None and not principal.is_admin:
+        message = f"the key {principal.key.name!r} is no admin key (keys.{principal.key.name}.admin)"
+        raise RequestRejected(ApiError(kind="permission", message=message, status=403))
 
 
 class DryRun(Struct, forbid_unknown_fields=True):

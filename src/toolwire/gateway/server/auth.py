@@ -2,12 +2,13 @@
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import parse_qs
 
 from msgspec import Struct
+
+from toolwire.gateway.keys.client_key import ClientKey, hash_secret
 
 _LIMIT_HOST = 300  # a name of 253 characters, brackets and a port
 _LIMIT_ALLOWED_HOSTS = 256
@@ -20,19 +21,30 @@ class Principal(Struct, frozen=True):
     tenant: str
     """A digest of the key; empty for the anonymous caller of a server without keys."""
     is_admin: bool = False
-    """Whether the console shows this caller the exchanges of all keys."""
+    """Whether the caller may see the data of all keys."""
+    key: ClientKey | None = None
+    """The key of `[keys]`; None for one of `server.keys`, which has no limits."""
 
 
-ANONYMOUS = Principal("")
+ANONYMOUS = Principal("", is_admin=True)
 
 
 class Authenticator:
     """Checks API keys; without any, checks that a request was made on and for this machine."""
 
     def __init__(
-        self, keys: Iterable[str], hosts: Iterable[str] = (), origins: Iterable[str] = (), key_share: float = 1.0
+        self,
+        keys: Iterable[str],
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        key_share: float = 1.0,
+        client_keys: Iterable[ClientKey] = (),
     ) -> None:
+        """`keys` are secrets without rules, `client_keys` those that are known by their hash."""
         self._keys = tuple(key.encode() for key in keys)
+        self._client_keys = {
+            key.section.hash: Principal(key.tenant, is_admin=key.section.admin, key=key) for key in client_keys
+        }
         self._principals = tuple(Principal(hashlib.blake2s(key, digest_size=8).hexdigest()) for key in self._keys)
         self._hosts = _LOCAL_NAMES | {host.lower() for host in hosts}
         self._origins = frozenset(origins)
@@ -42,27 +54,43 @@ class Authenticator:
     @property
     def requires_key(self) -> bool:
         """Return whether callers need a key."""
-        return bool(self._keys)
+        return bool(self._keys or self._client_keys)
 
     def find_principal(self, tenant: str) -> Principal | None:
-        """Return the caller with this digest of a key; None if no key has it."""
-        return next((principal for principal in self._principals if principal.tenant == tenant), None)
+        """Return the caller with this digest of a key; None if no key has it, or it has expired."""
+        principals = (*self._principals, *self._client_keys.values())
+        principal = next((one for one in principals if one.tenant == tenant), None)
+        if principal is not None and principal.key is not None and principal.key.is_expired():
+            return None
+        return principal
 
     def key_quota(self, limit: int) -> int:
         """Return how many of `limit` uses one key may hold; a single key may hold all."""
-        return limit if len(self._keys) < 2 else max(1, int(limit * self._key_share))
+        return limit if len(self._keys) + len(self._client_keys) < 2 else max(1, int(limit * self._key_share))
 
     def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal | None:
-        """Return the caller, or None if a key is required and none of those presented is valid."""
-        if not self._keys:
+        """Return the caller, or None if a key is required and none of those presented is valid.
+
+        Raise `RequestRejected` for a key that has expired.
+        """
+        if not self.requires_key:
             return ANONYMOUS
         presented = _presented_keys(headers, query)
-        principal: Principal | None = None
+        principal = self._find_client_key(presented)
         for key, candidate in zip(self._keys, self._principals, strict=True):  # constant time: compare all of them
             for presented_key in presented:
                 if hmac.compare_digest(presented_key, key):
                     principal = candidate
         return principal
+
+    def _find_client_key(self, presented: list[bytes]) -> Principal | None:
+        """Return the caller with one of these secrets; None if their hashes are unknown."""
+        for secret in presented if self._client_keys else ():
+            principal = self._client_keys.get(hash_secret(secret.decode("latin-1")))
+            if principal is not None and principal.key is not None:
+                principal.key.check_expiry()
+                return principal
+        return None
 
     def rejection_reason(self, headers: dict[bytes, bytes]) -> str | None:
         """Return why a request must be rejected by its Origin or Host header, or None.
@@ -80,7 +108,7 @@ class Authenticator:
         name = _host_of(host)
         if host and not name:
             return f"invalid host {host!r}"
-        if not self._keys and name not in self._hosts:
+        if not self.requires_key and name not in self._hosts:
             return f"host {host!r} is not allowed"
         if len(self._allowed_hosts) < _LIMIT_ALLOWED_HOSTS and len(host_header) <= _LIMIT_HOST:
             self._allowed_hosts.add(host_header)
@@ -112,13 +140,3 @@ def _parse_host(authority: str) -> str:
         host, bracket, _ = authority[1:].partition("]")
         return host.lower() if bracket else ""
     return authority.partition(":")[0].lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is `localhost` or a loopback address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

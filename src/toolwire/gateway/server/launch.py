@@ -29,6 +29,9 @@ from toolwire.gateway.console.console import build_console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
+from toolwire.gateway.keys.accounting import Accounting, PriceBook
+from toolwire.gateway.keys.client_key import ClientKey
+from toolwire.gateway.keys.ledger_file import open_ledger
 from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
 from toolwire.gateway.observability.recorder import build_recorder
@@ -44,7 +47,7 @@ from toolwire.gateway.providers.models import ModelList, with_ollama_models
 from toolwire.gateway.providers.reachability import find_unreachable
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
-from toolwire.gateway.server.auth import Authenticator, is_loopback
+from toolwire.gateway.server.auth import Authenticator
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.workers import Supervisor, stop_signals
 from toolwire.gateway.signing_keys import load_signing_keys
@@ -54,7 +57,7 @@ from toolwire.gateway.state.store_file import open_store, require_shared_file
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.models.model_lists import ModelLists
-from toolwire.upstream.provider import Provider
+from toolwire.upstream.provider import Provider, is_loopback
 from toolwire.upstream.transport import Transport
 
 _RESERVED_FILES = 128  # for files, databases, processes, pooled connections, and clients being rejected
@@ -124,10 +127,7 @@ def build_gateway(
     log: AccessLog | None = None,
 ) -> Gateway:
     """Build the gateway of one worker; with `model`, all requests go there."""
-    if not config.server.keys and not is_loopback(config.server.host):
-        raise ConfigError(
-            f"{config.server.host} is reachable from other machines: set server.keys, or listen on 127.0.0.1"
-        )
+    authenticator, streams = _build_authenticator(config), config.limits.streams
     available, simulator_socket = (
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
@@ -138,8 +138,6 @@ def build_gateway(
     log = log or AccessLog()
     transport = Transport(config.limits.connections)
     store = open_store(config.state, environment)
-    server, streams = config.server, config.limits.streams
-    authenticator = Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share)
     conversation_state = ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams))
     redactor = Redactor(configured_secrets(config, available.values()))
     route_toolsets = RouteToolsets(
@@ -161,6 +159,7 @@ def build_gateway(
         compaction=config.compaction,
     )
     secret = shared_resources.console_secret
+    prices = PriceBook(dispatcher.services.catalog, available)
     app = App(
         dispatcher,
         authenticator,
@@ -171,10 +170,21 @@ def build_gateway(
         token_counter=TokenCounter(dispatcher, transport),
         recorder=build_recorder(config, available.values(), environment, log.write_line),
         console=build_console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment),
+        accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
         scoreboard=shared_resources.scoreboard,
         worker=worker,
     )
     return Gateway(app, config, router, log, route_toolsets, simulator_socket, store.unavailable_reason)
+
+
+def _build_authenticator(config: Config) -> Authenticator:
+    """Build the authenticator; a server that other machines can reach needs keys."""
+    server = config.server
+    if not config.requires_key and not is_loopback(server.host):
+        advice = "set server.keys or [keys.NAME], or listen on 127.0.0.1"
+        raise ConfigError(f"{server.host} is reachable from other machines: {advice}")
+    client_keys = [ClientKey(name, section) for name, section in config.keys.items()]
+    return Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share, client_keys)
 
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
@@ -191,7 +201,7 @@ def startup_message(gateway: Gateway) -> str:
     server = gateway.config.server
     host = server.host if is_loopback(server.host) else socket.gethostname()
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
-    key = "$TOOLWIRE_KEY" if server.keys else "none"
+    key = "$TOOLWIRE_KEY" if gateway.config.requires_key else "none"
     lines = [f"toolwire listens on {root}"]
     if gateway.config.console.enabled:
         lines.append(f"see every exchange in a browser: {root}/")

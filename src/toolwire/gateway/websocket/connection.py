@@ -100,7 +100,11 @@ class ResponsesWebSocket:
             return ApiError(kind="not_found", message=f"not found: {scope['path']}", status=404)
         if (reason := self._authenticator.rejection_reason(headers)) is not None:
             return ApiError(kind="permission", message=reason, status=403)
-        if (principal := self._authenticator.authenticate(headers, scope["query_string"])) is None:
+        try:
+            principal = self._authenticator.authenticate(headers, scope["query_string"])
+        except RequestRejected as rejection:
+            return rejection.error
+        if principal is None:
             return ApiError(kind="authentication", message="missing or invalid API key", status=401)
         if not self._limits.sockets:
             # Clients that get this status retry over HTTP.
@@ -291,6 +295,7 @@ class _WebSocketSession:
             body=_encode(body | {"stream": True}),
             route=Route(model=self._handshake.model),
             tenant=self._handshake.principal.tenant,
+            key=self._handshake.principal.key,
             created=int(time.time()),
             channel=ChannelState(stream_id, self._connection_state),
         )

@@ -1,0 +1,260 @@
+"""Accounting of requests: reserve what the request of a key may use, and book what it used when it ends.
+
+Usage without a reservation is booked once a second, in a thread, so that requests do not wait for it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwire.canonical.errors import ApiError
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Usage
+from toolwire.codec.models.info import ModelInfo, merge_info
+from toolwire.codec.models.prices import price_usage
+from toolwire.codec.token_count import estimate_tokens
+from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.routing import Backend
+from toolwire.gateway.keys.client_key import ClientKey
+from toolwire.gateway.keys.ledger import LimitExceeded, Reservation, UsageLedger, UsageRow, day_of
+from toolwire.gateway.limits import is_heavy_body
+from toolwire.journal.sqlite_files import DatabaseUnusable
+from toolwire.upstream.models.catalog import ModelCatalog
+from toolwire.upstream.models.price_data import packaged_model
+from toolwire.upstream.provider import Provider
+
+_FLUSH_INTERVAL = 1.0
+_LIMIT_ROWS = 10_000
+"""Keys and models whose usage waits for an unavailable database; that of further ones is not counted."""
+
+_DEFAULT_OUTPUT = 8192
+"""Tokens of an answer to reserve if neither the request nor the model has a limit."""
+
+
+class PriceBook:
+    """The prices of models: configured, as far as a name tells, or from packaged data.
+
+    Servers on this machine have no packaged prices, whatever their models are called.
+    """
+
+    def __init__(self, catalog: ModelCatalog, providers: Mapping[str, Provider]) -> None:
+        self._catalog = catalog
+        self._providers = providers
+
+    def find(self, provider_name: str, model: str) -> ModelInfo:
+        """Return the facts of a model. The first call may take a second, so it belongs in a thread."""
+        provider = self._providers.get(provider_name)
+        if provider is None:
+            return ModelInfo()
+        info = self._catalog.look_up(provider, model).info
+        if info.prices is None and not provider.is_local:
+            info = merge_info(info, packaged_model(model, provider.name, provider.base_url))
+        return info
+
+    def price(self, provider_name: str, model: str, usage: Usage) -> Decimal | None:
+        """Return the price of a usage in US dollars; None if it is unknown."""
+        counted = replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
+        return price_usage(counted, self.find(provider_name, model))
+
+
+class FinishedRequest(Struct, frozen=True):
+    """The usage of a request that has ended."""
+
+    at: float
+    owner: str
+    provider: str
+    model: str
+    usage: Usage | None
+    is_interrupted: bool = False
+    """Whether it ended before its provider reported all usage."""
+
+    def to_row(self, price: Decimal | None) -> UsageRow:
+        """Return the row of the ledger that it adds."""
+        usage = self.usage or Usage()
+        return UsageRow(
+            day=day_of(self.at),
+            owner=self.owner,
+            provider=self.provider,
+            model=self.model,
+            requests=1,
+            input_tokens=usage.input_tokens or 0,
+            output_tokens=usage.output_tokens or 0,
+            cache_read=usage.cache_read or 0,
+            cache_write=usage.cache_write or 0,
+            nanodollars=0 if price is None else round(price * 1_000_000_000),
+            unpriced=int(price is None and self.usage is not None),
+        )
+
+
+class Accounting:
+    """Reserves and books the usage of requests, in a thread of its own."""
+
+    def __init__(
+        self,
+        ledger: UsageLedger,
+        prices: PriceBook,
+        *,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.prices = prices
+        self._ledger = ledger
+        self._log = log
+        self.on_cost: Callable[[str, float], None] = lambda _provider, _dollars: None
+        """Receives the provider and the dollars of booked requests, on the event loop."""
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, "toolwire-usage")
+        self._finished: list[FinishedRequest] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_error = ""
+        self._unbooked: dict[tuple[str, str, str, str], UsageRow] = {}
+
+    async def reserve(
+        self, id: str, key: ClientKey, request: Request, backends: Sequence[Backend], body: bytes
+    ) -> Reservation | None:
+        """Reserve what a request may use of the limits of its key; None if the key has none.
+
+        Raise `RequestRejected` if a limit is reached, or can't be enforced for the model.
+        """
+        if not key.section.is_limited:
+            return None
+        heavy = is_heavy_body(body)
+        run = asyncio.get_running_loop().run_in_executor
+        try:
+            tokens = await run(self._thread, estimate_tokens, body) if heavy else estimate_tokens(body)
+            return await run(self._thread, self._reserve, id, key, request, backends, tokens)
+        except LimitExceeded as limit:
+            message = f"the key {key.name!r} has reached its limit of {limit}"
+            wait = max(1.0, limit.retry_after)
+            raise RequestRejected(ApiError(kind="rate_limit", message=message, status=429, retry_after=wait)) from None
+        except DatabaseUnusable as error:
+            self._report(error)
+            message = "the limits of this key can't be checked, as the usage database is unavailable: try again later"
+            raise RequestRejected(ApiError(kind="overloaded", message=message, status=503)) from None
+
+    def _reserve(
+        self, id: str, key: ClientKey, request: Request, backends: Sequence[Backend], input_tokens: int
+    ) -> Reservation:
+        """Reserve for the most expensive backend, since the first one may fail."""
+        requested = request.sampling.max_tokens if request.sampling is not None else None
+        tokens, nanodollars = 0, 0
+        for backend in backends:
+            info = self.prices.find(backend.provider.name, backend.model or "")
+            output = min(requested or info.output or _DEFAULT_OUTPUT, info.output or requested or _DEFAULT_OUTPUT)
+            tokens = max(tokens, input_tokens + output)
+            price = price_usage(Usage(input_tokens=input_tokens, output_tokens=output), info)
+            if price is None and key.section.limits_money and key.section.unpriced == "refuse":
+                raise _unpriced_model(key, backend)
+            nanodollars = max(nanodollars, round((price or 0) * 1_000_000_000))
+        reservation = Reservation(
+            id=id,
+            owner=key.name,
+            at=self._clock(),
+            model=backends[0].name,
+            nanodollars=nanodollars,
+            tokens=tokens,
+        )
+        self._ledger.reserve(key.section, reservation)
+        return reservation
+
+    def book(self, finished: FinishedRequest, reservation: Reservation | None = None) -> None:
+        """Book a request that has ended: now if it has a reservation, else with others within a second."""
+        loop = asyncio.get_running_loop()
+        if reservation is not None:
+            self._submit(self._settle, finished, reservation, loop)
+            return
+        self._finished.append(finished)
+        if self._timer is None:
+            self._timer = loop.call_later(_FLUSH_INTERVAL, self._flush, loop)
+
+    def _flush(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Hand the finished requests to the thread."""
+        self._timer = None
+        finished, self._finished = self._finished, []
+        self._submit(self._add, finished, loop)
+
+    def _submit(self, task: Callable[..., None], *args: object) -> None:
+        """Run a task in the thread, unless the gateway has stopped."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.submit(task, *args)
+
+    # ---- in the thread
+
+    def _settle(
+        self, finished: FinishedRequest, reservation: Reservation, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        """Settle a reservation; if that fails, it goes on to count."""
+        row = finished.to_row(self._price(finished))
+        tokens = row.input_tokens + row.output_tokens
+        if finished.is_interrupted:  # the provider charges for more than it reported
+            row = replace(row, nanodollars=max(row.nanodollars, reservation.nanodollars))
+            tokens = max(tokens, reservation.tokens)
+        try:
+            self._ledger.settle(reservation, tokens, [row])
+        except DatabaseUnusable as error:
+            self._report(error)
+        else:
+            self._publish([row], loop)
+
+    def _add(self, finished: list[FinishedRequest], loop: asyncio.AbstractEventLoop | None) -> None:
+        """Add the usage of requests; if that fails, try again with the next ones."""
+        rows = self._unbooked
+        for request in finished:
+            row = request.to_row(self._price(request))
+            key = (row.day, row.owner, row.provider, row.model)
+            if key in rows or len(rows) < _LIMIT_ROWS:
+                rows[key] = _add_rows(rows[key], row) if key in rows else row
+        try:
+            self._ledger.add(rows.values())
+        except DatabaseUnusable as error:
+            self._report(error)
+            return
+        self._unbooked, self._last_error = {}, ""
+        self._publish(rows.values(), loop)
+
+    def _publish(self, rows: Iterable[UsageRow], loop: asyncio.AbstractEventLoop | None) -> None:
+        """Publish the cost of booked requests on the event loop."""
+        for row in rows:
+            if row.nanodollars and loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self.on_cost, row.provider, row.nanodollars / 1e9)
+
+    def _price(self, finished: FinishedRequest) -> Decimal | None:
+        """Return the price of a request; None if it is unknown."""
+        return None if finished.usage is None else self.prices.price(finished.provider, finished.model, finished.usage)
+
+    def _report(self, error: DatabaseUnusable) -> None:
+        """Log a failure of the database, once."""
+        if str(error) != self._last_error:
+            self._last_error = str(error)
+            self._log(f"usage: {error}")
+
+    def close(self) -> None:
+        """Book what is left, and close the ledger."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._finished or self._unbooked:
+            self._flush()
+        self._thread.shutdown()
+        self._ledger.close()
+
+
+def _add_rows(first: UsageRow, second: UsageRow) -> UsageRow:
+    """Return the sum of two rows of the same day, key and model."""
+    counts = {name: getattr(first, name) + getattr(second, name) for name in UsageRow.__struct_fields__[4:]}
+    return replace(first, **counts)
+
+
+def _unpriced_model(key: ClientKey, backend: Backend) -> RequestRejected:
+    """Return the rejection of a model whose price is unknown, for a key with a limit in dollars."""
+    message = (
+        f"the price of {backend.name} is unknown, so the limit in dollars of the key {key.name!r} can't be enforced: "
+        f'set `prices` in [models."{backend.name}"], or keys.{key.name}.unpriced = "allow"'
+    )
+    return RequestRejected(ApiError(kind="permission", message=message, status=403))

@@ -1,0 +1,324 @@
+"""The ledger: what each key has used per day and model, and what requests under way may still use.
+
+It is a SQLite file for one machine, or PostgreSQL for several. A request of a key with limits reserves what it may use
+at most, in one transaction with the check of the limits. Its end settles the reservation. One that a killed gateway
+leaves behind still counts, and is listed as unsettled. Money is in nanodollars, so that sums are exact.
+"""
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from toolwire.gateway.config import KeySection
+from toolwire.journal.postgres import PostgresConnection, PostgresSchema, displayed_url
+from toolwire.journal.sql import SqlConnection
+from toolwire.journal.sqlite_files import (
+    DatabaseSchema,
+    database_unusable,
+    open_database,
+    transaction,
+)
+
+IN_MEMORY = ":memory:"
+LEDGER_SCHEMA = DatabaseSchema(
+    migrations=(
+        (
+            """CREATE TABLE usage (day TEXT, owner TEXT, provider TEXT, model TEXT, requests INTEGER NOT NULL,
+            input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cache_read INTEGER NOT NULL,
+            cache_write INTEGER NOT NULL, nanodollars INTEGER NOT NULL, unpriced INTEGER NOT NULL,
+            PRIMARY KEY (day, owner, provider, model)) WITHOUT ROWID""",
+            """CREATE TABLE reservations (id TEXT PRIMARY KEY, owner TEXT NOT NULL, at REAL NOT NULL,
+            model TEXT NOT NULL, nanodollars INTEGER NOT NULL) WITHOUT ROWID""",
+            "CREATE INDEX reservations_owner ON reservations (owner, at)",
+            """CREATE TABLE rates (owner TEXT, minute INTEGER, requests INTEGER NOT NULL, tokens INTEGER NOT NULL,
+            PRIMARY KEY (owner, minute)) WITHOUT ROWID""",
+        ),
+    ),
+    columns={
+        "usage": frozenset({"day", "owner", "provider", "model", "requests", "nanodollars", "unpriced"}),
+        "reservations": frozenset({"id", "owner", "at", "model", "nanodollars"}),
+        "rates": frozenset({"owner", "minute", "requests", "tokens"}),
+    },
+)
+POSTGRES_SCHEMA = PostgresSchema(
+    "ledger",
+    migrations=(
+        (
+            """CREATE TABLE toolwire.usage (
+                day text NOT NULL,
+                owner text NOT NULL,
+                provider text NOT NULL,
+                model text NOT NULL,
+                requests bigint NOT NULL,
+                input_tokens bigint NOT NULL,
+                output_tokens bigint NOT NULL,
+                cache_read bigint NOT NULL,
+                cache_write bigint NOT NULL,
+                nanodollars bigint NOT NULL,
+                unpriced bigint NOT NULL,
+                PRIMARY KEY (day, owner, provider, model)
+            )""",
+            """CREATE TABLE toolwire.reservations (id text PRIMARY KEY, owner text NOT NULL,
+            at double precision NOT NULL, model text NOT NULL, nanodollars bigint NOT NULL)""",
+            "CREATE INDEX reservations_owner ON toolwire.reservations (owner, at)",
+            """CREATE TABLE toolwire.rates (owner text NOT NULL, minute bigint NOT NULL, requests bigint NOT NULL,
+            tokens bigint NOT NULL, PRIMARY KEY (owner, minute))""",
+        ),
+    ),
+)
+_ADD_USAGE = """
+INSERT INTO usage (
+    day, owner, provider, model, requests, input_tokens, output_tokens, cache_read, cache_write, nanodollars, unpriced
+) VALUES (
+    :day, :owner, :provider, :model, :requests, :input_tokens, :output_tokens, :cache_read, :cache_write, :nanodollars,
+    :unpriced
+)
+ON CONFLICT (day, owner, provider, model) DO UPDATE SET
+    requests = usage.requests + excluded.requests,
+    input_tokens = usage.input_tokens + excluded.input_tokens,
+    output_tokens = usage.output_tokens + excluded.output_tokens,
+    cache_read = usage.cache_read + excluded.cache_read,
+    cache_write = usage.cache_write + excluded.cache_write,
+    nanodollars = usage.nanodollars + excluded.nanodollars,
+    unpriced = usage.unpriced + excluded.unpriced
+"""
+_ADD_RATE = """
+INSERT INTO rates (owner, minute, requests, tokens) VALUES (:owner, :minute, :requests, :tokens)
+ON CONFLICT (owner, minute) DO UPDATE
+SET requests = rates.requests + excluded.requests, tokens = rates.tokens + excluded.tokens
+"""
+_DROP_RATES = "DELETE FROM rates WHERE minute < :minute"
+_SELECT_RATE = "SELECT requests, tokens FROM rates WHERE owner = :owner AND minute = :minute"
+_SELECT_SPENT = "SELECT coalesce(sum(nanodollars), 0) FROM usage WHERE owner = :owner AND day >= :since"
+_SELECT_RESERVED = """
+SELECT coalesce(sum(nanodollars), 0), count(*) FROM reservations WHERE owner = :owner AND at >= :since
+"""
+_RESERVE = (
+    "INSERT INTO reservations (id, owner, at, model, nanodollars) VALUES (:id, :owner, :at, :model, :nanodollars)"
+)
+_SETTLE = "DELETE FROM reservations WHERE id = :id"
+_SELECT_UNSETTLED = "SELECT id, owner, at, model, nanodollars FROM reservations WHERE at < :before ORDER BY at"
+_SELECT_USAGE = """
+SELECT
+    day, owner, provider, model, requests, input_tokens, output_tokens, cache_read, cache_write, nanodollars, unpriced
+FROM usage WHERE day >= :since ORDER BY day
+"""
+_LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtext(:owner))"
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """What a key used of a model on one day (UTC); `unpriced` requests are not in `nanodollars`."""
+
+    day: str
+    owner: str
+    provider: str
+    model: str
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    nanodollars: int = 0
+    unpriced: int = 0
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """What a request under way may use at most."""
+
+    id: str
+    owner: str
+    at: float
+    model: str
+    nanodollars: int = 0
+    tokens: int = 0
+
+    @property
+    def minute(self) -> int:
+        """The minute that its tokens count in."""
+        return int(self.at // 60)
+
+
+class LimitExceeded(Exception):
+    """A limit of a key is reached; `retry_after` is the seconds until it is lifted."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LedgerDatabase(Protocol):
+    """The database of a ledger. Errors are `DatabaseUnusable`."""
+
+    name: str
+
+    def transaction(self, owner: str | None = None) -> "contextlib.AbstractContextManager[SqlConnection]":
+        """Run a transaction, alone among those of the same owner."""
+        ...
+
+    def close(self) -> None:
+        """Close the database."""
+        ...
+
+
+class SqliteLedgerDatabase:
+    """A file that processes of one machine share, or memory; opened when first used, again after a failure."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.name = str(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    @contextlib.contextmanager
+    def transaction(self, owner: str | None = None) -> Iterator[SqlConnection]:
+        """Run a transaction, alone among all."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    create = self.name != IN_MEMORY
+                    self._connection = open_database(self.name, LEDGER_SCHEMA, create=create, multithreaded=True)
+                with transaction(self._connection):
+                    yield self._connection
+            except sqlite3.Error as error:
+                raise database_unusable(error) from None
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+class PostgresLedgerDatabase:
+    """A PostgreSQL database that gateways on several machines share."""
+
+    def __init__(self, url: str) -> None:
+        self.name = displayed_url(url)
+        self._connection = PostgresConnection(url, POSTGRES_SCHEMA)
+
+    @contextlib.contextmanager
+    def transaction(self, owner: str | None = None) -> Iterator[SqlConnection]:
+        """Run a transaction, alone among those of the same owner."""
+        with self._connection.transaction():
+            if owner is not None:
+                self._connection.execute(_LOCK_OWNER, {"owner": owner})
+            yield self._connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class UsageLedger:
+    """The usage of all keys, and the checks of their limits."""
+
+    def __init__(self, database: LedgerDatabase, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def reserve(self, section: KeySection, reservation: Reservation) -> None:
+        """Reserve what a request may use; raise `LimitExceeded` if that is more than a limit leaves.
+
+        One request of a key may exceed what is left of its money or tokens, if no other is under way: otherwise the
+        last dollars could never be used, as most requests use far less than they may.
+        """
+        with self._database.transaction(reservation.owner) as connection:
+            _check_rates(connection, section, reservation)
+            if section.limits_money:
+                _check_money(connection, section, reservation)
+                values = asdict(reservation)
+                del values["tokens"]
+                connection.execute(_RESERVE, values)
+            rate = {"owner": reservation.owner, "minute": reservation.minute}
+            connection.execute(_ADD_RATE, {**rate, "requests": 1, "tokens": reservation.tokens})
+            connection.execute(_DROP_RATES, {"minute": reservation.minute - 2})
+
+    def settle(self, reservation: Reservation, used_tokens: int, rows: Sequence[UsageRow]) -> None:
+        """End a reservation, and add what the request used."""
+        change = used_tokens - reservation.tokens
+        rate = {"owner": reservation.owner, "minute": reservation.minute, "requests": 0, "tokens": change}
+        with self._database.transaction(reservation.owner) as connection:
+            connection.execute(_SETTLE, {"id": reservation.id})
+            connection.execute(_ADD_RATE, rate)
+            _add_usage(connection, rows)
+
+    def add(self, rows: Iterable[UsageRow]) -> None:
+        """Add usage without a reservation."""
+        with self._database.transaction() as connection:
+            _add_usage(connection, rows)
+
+    def usage_since(self, day: str) -> list[UsageRow]:
+        """Return the usage from a day on."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(_SELECT_USAGE, {"since": day}).fetchall()
+        return [UsageRow(**dict(zip(UsageRow.__struct_fields__, row, strict=True))) for row in rows]
+
+    def unsettled(self, seconds: float = 3600) -> list[Reservation]:
+        """Return the reservations that are older than this, most likely of gateways that were killed."""
+        with self._database.transaction() as connection:
+            rows = connection.execute(_SELECT_UNSETTLED, {"before": self._clock() - seconds}).fetchall()
+        return [
+            Reservation(id=id, owner=owner, at=at, model=model, nanodollars=nanodollars)
+            for id, owner, at, model, nanodollars in rows
+        ]
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+def day_of(at: float) -> str:
+    """Return the day (UTC) of a time in seconds since the epoch."""
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def _add_usage(connection: SqlConnection, rows: Iterable[UsageRow]) -> None:
+    """Add counts to the rows of their day, key and model, always in the same order, so that no two deadlock."""
+    for values in sorted([asdict(row) for row in rows], key=lambda row: tuple(row.values())[:4]):
+        connection.execute(_ADD_USAGE, values)
+
+
+def _check_rates(connection: SqlConnection, section: KeySection, reservation: Reservation) -> None:
+    """Raise `LimitExceeded` if a limit per minute is reached."""
+    if section.requests_per_minute is None and section.tokens_per_minute is None:
+        return
+    values = {"owner": reservation.owner, "minute": reservation.minute}
+    requests, tokens = connection.execute(_SELECT_RATE, values).fetchone() or (0, 0)
+    wait = 60 - reservation.at % 60
+    if section.requests_per_minute is not None and requests >= section.requests_per_minute:
+        raise LimitExceeded(f"{section.requests_per_minute} requests per minute (requests_per_minute)", wait)
+    limit = section.tokens_per_minute
+    if limit is not None and tokens and tokens + reservation.tokens > limit:
+        message = f"{limit} tokens per minute (tokens_per_minute): {tokens} are used or reserved, and this request"
+        raise LimitExceeded(f"{message} may need {reservation.tokens}", wait)
+
+
+def _check_money(connection: SqlConnection, section: KeySection, reservation: Reservation) -> None:
+    """Raise `LimitExceeded` if the money of the day or the month may not suffice."""
+    now = datetime.fromtimestamp(reservation.at, UTC)
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    month = day.replace(day=1)
+    periods = (
+        ("dollars_per_day", section.dollars_per_day, day, day + timedelta(days=1)),
+        ("dollars_per_month", section.dollars_per_month, month, (month + timedelta(days=32)).replace(day=1)),
+    )
+    for name, limit, start, end in periods:
+        if limit is None:
+            continue
+        values: dict[str, Any] = {"owner": reservation.owner, "since": start.date().isoformat()}
+        (spent,) = connection.execute(_SELECT_SPENT, values).fetchone()
+        values["since"] = start.timestamp()
+        reserved, others = connection.execute(_SELECT_RESERVED, values).fetchone()
+        left = round(limit * 1e9) - int(spent) - int(reserved)
+        if left <= 0 or (others and reservation.nanodollars > left):
+            message = f"${limit:g} ({name}): ${int(spent) / 1e9:.4f} are spent and ${int(reserved) / 1e9:.4f} reserved"
+            message += f", and this request may need ${reservation.nanodollars / 1e9:.4f}"
+            raise LimitExceeded(message, end.timestamp() - reservation.at)
