@@ -32,6 +32,7 @@ from toolwire.journal.sessions import check_session_id
 from toolwire.journal.store import JournalError
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.runtime.calls.approval import Approver
+from toolwire.runtime.calls.terminal_approver import default_approver
 from toolwire.runtime.model import Model, ModelFailed, require_prices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import has_running_loop, run_sync
@@ -104,7 +105,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         prepare_tools: A function of the `RunContext` and the agent's tools that returns the tools of each turn.
         hooks: Functions that run before and after each model request and tool call, and may change or refuse it.
         limits: Bounds on turns, time, model requests, tokens and money.
-        approver: Decides calls that need approval. Without one, such calls are denied.
+        approver: Decides calls that need approval. Without one, the user at the terminal is asked; without a terminal,
+            such calls are denied, with a warning.
         journal: The store that records runs so that they can be resumed, its path, or the URL of a PostgreSQL database.
         repair: Repair invalid arguments where the intent is unambiguous.
         code: Let the model write programs that call tools.
@@ -423,7 +425,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             return await team[name].open_for_run(options.settings)
 
         if agent.approver is None:
-            agent = replace(agent, approver=options.approver)
+            agent = replace(agent, approver=options.approver or default_approver())
         loop = Loop(agent, ImageBudget(steps), open_agent=open_agent, deps=options.deps, budget=budget)
         if state.agent != self.name and state.agent in team:
             await loop.change_agent(state, state.agent)

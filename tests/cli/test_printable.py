@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwire.cli.output.run_output import strip_controls, truncate_line
-from toolwire.cli.output.terminal import escape_controls
+from toolwire.codec.escapes import escape_controls
 
 TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 

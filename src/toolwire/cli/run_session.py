@@ -1,187 +1,24 @@
 """A run at the terminal: approvals, signals, the closing hint and the exit code."""
 
 import asyncio
-import json
 import os
 import shlex
 import signal
 import sys
-import termios
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from toolwire.agent import Agent
 from toolwire.cli.output.run_output import JsonOutput, TextOutput
-from toolwire.cli.output.terminal import diff_style, escape_controls
+from toolwire.cli.output.terminal import diff_style
+from toolwire.codec.escapes import escape_controls
 from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest, Approver, AutoApprover
+from toolwire.runtime.calls.terminal_approver import PromptOutput, TerminalApprover, open_terminal
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.result import RunStream
 from toolwire.runtime.run.state import run_ended
-
-_ANSWER_KEYS: dict[str, ApprovalAnswer] = {
-    **dict.fromkeys(("y", "yes"), "yes"),
-    **dict.fromkeys(("n", "no"), "no"),
-    **dict.fromkeys(("a", "always"), "always"),
-    **dict.fromkeys(("l", "later"), "later"),
-}
-_MAX_LINES = 40
-_MAX_LINE_CHARS = 2000
-_MAX_SHOWN_REPLY = 40
-
-
-class PromptOutput(Protocol):
-    """The output that questions to the user are written to."""
-
-    def pause(self) -> AbstractContextManager[None]:
-        """Hold back all other output while the context is open."""
-        ...
-
-    def write_line(self, text: str, style: str = "") -> None:
-        """Write a line with a style such as `dim`."""
-        ...
-
-    def write_prompt(self, text: str) -> None:
-        """Write a prompt without a newline."""
-        ...
-
-    def write_note(self, text: str) -> None:
-        """Write a message from toolwire itself."""
-        ...
-
-
-def open_terminal() -> int | None:
-    """Return a file descriptor to read the user's answers from, even if stdin is piped; None without a terminal."""
-    if not sys.stderr.isatty():
-        return None
-    if sys.stdin.isatty():
-        return sys.stdin.fileno()
-    try:
-        return os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return None
-
-
-class TerminalApprover:
-    """Asks the user at the terminal, one question at a time.
-
-    After the answer "later" the run stops, so all further requests are postponed too.
-    """
-
-    name = "person"
-
-    def __init__(self, handle: int, output: PromptOutput) -> None:
-        self._handle = handle
-        self._output = output
-        self._prompt_lock = asyncio.Lock()
-        self._has_deferred = False
-
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Ask the user whether to run a call."""
-        async with self._prompt_lock:
-            if self._has_deferred:
-                return "later"
-            with self._output.pause():
-                answer = await self._prompt_decision(request)
-            self._has_deferred = answer == "later"
-            return answer
-
-    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Ask a question of the model. Return the answer, or None if the user gave none."""
-        async with self._prompt_lock:
-            with self._output.pause():
-                self._output.write_line(f"? {escape_controls(question)}", "strong")
-                for number, choice in enumerate(choices, 1):
-                    self._output.write_line(f"  {number}. {escape_controls(choice)}")
-                reply = await self._read_line("answer (a number, or your own text): " if choices else "answer: ")
-        if reply is not None and reply.isdecimal() and 1 <= int(reply) <= len(choices):
-            return choices[int(reply) - 1]
-        return reply or None
-
-    async def _prompt_decision(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Show the call and read the user's decision; a shortened call must be shown in full before approval."""
-        tool = escape_controls(request.tool)
-        self._output.write_line(f"? {tool} ({escape_controls(request.reason)})", "strong")
-        hidden = self._show_call(request, truncate=True)
-        while True:
-            more = ", [d] show all of it" if hidden else ""
-            reply = await self._read_line(f"run it? [y]es, [n]o, [a]lways {tool} in this run, [l]ater{more}: ")
-            if reply is None:
-                return "no"
-            if reply.lower() == "d":
-                hidden = self._show_call(request, truncate=False)
-            elif (answer := _ANSWER_KEYS.get(reply.lower())) in ("yes", "always") and hidden:
-                self._output.write_line(
-                    f"  {hidden} characters of this call were not shown: type d to see all of it first"
-                )
-            elif answer is not None:
-                return answer
-            else:
-                typed = f"{escape_controls(reply[:_MAX_SHOWN_REPLY])!r} is not an answer" if reply else "no answer"
-                self._output.write_line(f"  {typed}: type y, n, a or l{', or d' if hidden else ''}", "warning")
-
-    def _show_call(self, request: ApprovalRequest, *, truncate: bool) -> int:
-        """Show a call, and return the number of characters left out."""
-        texts = list[tuple[str, Callable[[str], str]]]()
-        if request.preview is None or not request.preview.startswith("--- "):  # a diff already shows the arguments
-            texts += [(f"{name}: {text}" if name else text, lambda _: "") for name, text in _argument_texts(request)]
-        if request.preview is not None:
-            texts.append((request.preview, diff_style))
-        hidden = 0
-        for text, style in texts:
-            lines, left_out = _excerpt_lines(escape_controls(text).rstrip("\n").split("\n"), truncate=truncate)
-            hidden += left_out
-            for line in lines:
-                self._output.write_line(f"  {line}", style(line))
-        return hidden
-
-    async def _read_line(self, prompt: str) -> str | None:
-        """Read a line typed after the prompt was shown; None at the end of input."""
-        with suppress(termios.error):
-            termios.tcflush(self._handle, termios.TCIFLUSH)
-        self._output.write_prompt(prompt)
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._handle, ready.set)
-        try:
-            await ready.wait()
-            data = os.read(self._handle, 64 * 1024)
-        finally:
-            loop.remove_reader(self._handle)
-        return data.decode("utf-8", "replace").strip() if data else None
-
-
-def _argument_texts(request: ApprovalRequest) -> Iterable[tuple[str, str]]:
-    """Return the name and the text of each argument of the call to approve."""
-    try:
-        decoded: Any = json.loads(request.arguments or "{}")
-    except ValueError:
-        decoded = request.arguments
-    if not isinstance(decoded, dict):
-        return [("", request.arguments)]
-    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in decoded.items()]
-
-
-def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]:
-    """Cut out the middle of a long text and of long lines. Return the lines and the number of characters cut."""
-    if not truncate:
-        return lines, 0
-    hidden, tail = 0, _MAX_LINES // 4
-    if len(lines) > _MAX_LINES:
-        middle = lines[_MAX_LINES - tail : -tail]
-        hidden = sum(map(len, middle)) + len(middle)
-        mark = f"[... {len(middle)} lines, {hidden} characters not shown ...]"
-        lines = [*lines[: _MAX_LINES - tail], mark, *lines[-tail:]]
-    shown = list[str]()
-    for line in lines:
-        if (left_out := len(line) - _MAX_LINE_CHARS) > 0:
-            hidden += left_out
-            tail = _MAX_LINE_CHARS // 4
-            line = f"{line[: _MAX_LINE_CHARS - tail]}[... {left_out} characters not shown ...]{line[-tail:]}"  # noqa: PLW2901
-        shown.append(line)
-    return shown, hidden
 
 
 class AbsentApprover:
@@ -259,7 +96,11 @@ def build_output(workspace: str, *, as_json: bool) -> RunOutput:
 def build_approver(output: RunOutput, *, yes: bool, defer: bool) -> Approver:
     """Return the approver. JSON output never prompts, because a program reads the events."""
     terminal = None if isinstance(output, JsonOutput) else open_terminal()
-    approver: Approver = AbsentApprover(output, defer=defer) if terminal is None else TerminalApprover(terminal, output)
+    approver: Approver = (
+        AbsentApprover(output, defer=defer)
+        if terminal is None
+        else TerminalApprover(terminal, output, line_style=diff_style)
+    )
     return AutoApprover(approver) if yes else approver
 
 

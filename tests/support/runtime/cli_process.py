@@ -111,10 +111,12 @@ class Terminal:
 
 
 @contextmanager
-def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
-    """Start the command in a pseudo-terminal; with `stdin`, standard input is this text instead."""
+def open_terminal(
+    folder: Path, *arguments: str, stdin: str | None = None, program: str = TERMINAL_PROGRAM
+) -> Iterator[Terminal]:
+    """Start the command, or a program, in a pseudo-terminal; with `stdin`, standard input is this text instead."""
     handle, terminal_end = pty.openpty()
-    program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
+    program = program if stdin is None else program.replace("ioctl(0", "ioctl(2")
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,

@@ -14,10 +14,10 @@ from toolwire.cli.output.terminal import (
     Part,
     Style,
     Table,
-    escape_controls,
     print_line,
     terminal_width,
 )
+from toolwire.codec.escapes import escape_controls
 
 if TYPE_CHECKING:
     from toolwire.canonical.errors import Severity
