@@ -7,11 +7,10 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.events import Event, ResponseStart, UsageReport
 from toolwire.canonical.response import Usage
-from toolwire.codec.models.info import ModelInfo, merge_info
-from toolwire.codec.models.prices import price_usage
+from toolwire.codec.models.info import ModelInfo
 from toolwire.gateway.exchange.exchange import ExchangeServices
 from toolwire.gateway.exchange.routing import Backend
-from toolwire.upstream.models.price_data import packaged_model
+from toolwire.gateway.providers.price_book import price_reported
 
 
 class BackendPrices:
@@ -25,7 +24,7 @@ class BackendPrices:
         for backend in backends:
             if backend.name in self._models:
                 continue
-            info = await find_priced_model(services, backend)
+            info = await services.prices.ask(backend.provider.name, backend.model or "")
             if info.prices is None:
                 raise ToolwireError(
                     f"the price of {backend.name} is unknown, so RunLimits(cost=...) can't be enforced: "
@@ -44,18 +43,5 @@ class BackendPrices:
         return max(self._price(usage, info) for info in self._models.values())
 
     def _price(self, usage: Usage, info: ModelInfo) -> float:
-        """Return the price of a usage; a count that the provider did not report is taken as zero."""
-        counted = replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
-        return float(price_usage(counted, info) or 0)
-
-
-async def find_priced_model(services: ExchangeServices, backend: Backend) -> ModelInfo:
-    """Return what is known about a backend's model; the provider is asked if no other source knows the price."""
-    provider, model = backend.provider, backend.model or ""
-    info = services.catalog.look_up(provider, model).info
-    if info.prices is None:
-        packaged = await services.body_executor.run_in_thread(packaged_model, model, provider.name, provider.base_url)
-        info = merge_info(info, packaged)
-    if info.prices is None:
-        info = (await services.catalog.ask(provider, model)).info
-    return info
+        """Return the price of a usage at a model whose prices are known."""
+        return float(price_reported(usage, info) or 0)

@@ -30,7 +30,6 @@ from toolwire.gateway.console.playground import (
     run_on_simulator,
     translate_to_all,
 )
-from toolwire.gateway.console.price_list import PriceList
 from toolwire.gateway.console.run_reports import RunReports
 from toolwire.gateway.console.session import Sessions, Viewer, is_https, is_same_site
 from toolwire.gateway.console.status_report import Uptime, report_limits, report_providers
@@ -108,7 +107,7 @@ class Console:
         self._redactor = redactor
         self._authenticator = authenticator
         self._sessions = Sessions(authenticator, secret)
-        self._rows = RowBuilder(services.router, PriceList(services.router, services.catalog))
+        self._rows = RowBuilder(services.router, services.prices)
         self._feed = ExchangeFeed(self.buffer, self._rows, redactor, secrets.token_hex(4))
         self._config = config
         self._environment = environment

@@ -4,8 +4,8 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import Loss
 from toolwire.gateway.console.exchange_buffer import BufferedExchange
-from toolwire.gateway.console.price_list import PriceList
 from toolwire.gateway.exchange.routing import Router
+from toolwire.gateway.providers.price_book import PriceBook
 
 MAX_TEXT = 300
 
@@ -53,7 +53,7 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
 class RowBuilder:
     """Builds the rows of exchanges."""
 
-    def __init__(self, router: Router, prices: PriceList) -> None:
+    def __init__(self, router: Router, prices: PriceBook) -> None:
         self._router = router
         self.prices = prices
 
@@ -91,7 +91,7 @@ class RowBuilder:
         )
         if usage is not None:
             row.input, row.output, row.cache_read = usage.input_tokens, usage.output_tokens, usage.cache_read
-            row.cost = self.prices.cost(record.provider, record.model, usage)
+            row.cost = self.prices.known_price(record.provider, record.model, usage)
         if exchange.losses:
             row.losses = count_losses(exchange.losses)
         return row

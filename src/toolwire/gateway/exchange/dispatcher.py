@@ -54,6 +54,7 @@ from toolwire.gateway.limits import (
     uncounted_size,
 )
 from toolwire.gateway.providers.context_size import ContextSizes
+from toolwire.gateway.providers.price_book import PriceBook
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.background_jobs import FrameLogReader
@@ -83,10 +84,12 @@ class Dispatcher:
         compaction: CompactionSection | None = None,
     ) -> None:
         self._transport = transport
+        catalog = ModelCatalog(transport, models)
         self.services = ExchangeServices(
             router=router,
             sender=UpstreamSender(transport, limits, conversation_state.body_executor),
-            catalog=ModelCatalog(transport, models),
+            catalog=catalog,
+            prices=PriceBook(catalog, router.providers),
             context_sizes=ContextSizes(),
             limits=limits,
             uncounted_size=uncounted_size(limits),

@@ -30,6 +30,7 @@ from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.limits import BodyExecutor
 from toolwire.gateway.providers.context_size import ContextSizes
+from toolwire.gateway.providers.price_book import PriceBook
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.conversations import ChannelState, ConversationState, PendingResponse
@@ -121,6 +122,7 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     router: Router
     sender: UpstreamSender
     catalog: ModelCatalog
+    prices: PriceBook
     context_sizes: ContextSizes
     breakers: Breakers
     limits: LimitsSection

@@ -6,7 +6,7 @@ Usage without a reservation is booked once a second, in a thread, so that reques
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Usage
-from toolwire.codec.models.info import ModelInfo, merge_info
 from toolwire.codec.models.prices import price_usage
 from toolwire.codec.token_count import estimate_tokens
 from toolwire.gateway.errors import RequestRejected
@@ -24,10 +23,8 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.keys.ledger import LimitExceeded, Reservation, UsageLedger, UsageRow, day_of
 from toolwire.gateway.limits import is_heavy_body
+from toolwire.gateway.providers.price_book import PriceBook
 from toolwire.journal.sqlite_files import DatabaseUnusable
-from toolwire.upstream.models.catalog import ModelCatalog
-from toolwire.upstream.models.price_data import packaged_model
-from toolwire.upstream.provider import Provider
 
 _FLUSH_INTERVAL = 1.0
 _LIMIT_ROWS = 10_000
@@ -35,32 +32,6 @@ _LIMIT_ROWS = 10_000
 
 _DEFAULT_OUTPUT = 8192
 """Tokens of an answer to reserve if neither the request nor the model has a limit."""
-
-
-class PriceBook:
-    """The prices of models: configured, as far as a name tells, or from packaged data.
-
-    Servers on this machine have no packaged prices, whatever their models are called.
-    """
-
-    def __init__(self, catalog: ModelCatalog, providers: Mapping[str, Provider]) -> None:
-        self._catalog = catalog
-        self._providers = providers
-
-    def find(self, provider_name: str, model: str) -> ModelInfo:
-        """Return the facts of a model. The first call may take a second, so it belongs in a thread."""
-        provider = self._providers.get(provider_name)
-        if provider is None:
-            return ModelInfo()
-        info = self._catalog.look_up(provider, model).info
-        if info.prices is None and not provider.is_local:
-            info = merge_info(info, packaged_model(model, provider.name, provider.base_url))
-        return info
-
-    def price(self, provider_name: str, model: str, usage: Usage) -> Decimal | None:
-        """Return the price of a usage in US dollars; None if it is unknown."""
-        counted = replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
-        return price_usage(counted, self.find(provider_name, model))
 
 
 class FinishedRequest(Struct, frozen=True):
@@ -126,6 +97,9 @@ class Accounting:
             return None
         heavy = is_heavy_body(body)
         run = asyncio.get_running_loop().run_in_executor
+        if key.section.limits_money:
+            for backend in backends:
+                await self.prices.ask(backend.provider.name, backend.model or "")
         try:
             tokens = await run(self._thread, estimate_tokens, body) if heavy else estimate_tokens(body)
             return await run(self._thread, self._reserve, id, key, request, backends, tokens)

@@ -29,7 +29,7 @@ from toolwire.gateway.console.console import build_console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
-from toolwire.gateway.keys.accounting import Accounting, PriceBook
+from toolwire.gateway.keys.accounting import Accounting
 from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.keys.ledger_file import open_ledger
 from toolwire.gateway.observability.access_log import AccessLog
@@ -159,7 +159,7 @@ def build_gateway(
         compaction=config.compaction,
     )
     secret = shared_resources.console_secret
-    prices = PriceBook(dispatcher.services.catalog, available)
+    prices = dispatcher.services.prices
     app = App(
         dispatcher,
         authenticator,
