@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-postgres test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-postgres test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ record-agents: $(READY) ## record the requests of real agents as fixtures (needs
 
 test-browser: $(READY) ## run the browser tests on real pages (needs an installed Chromium)
 	$(BIN)/pytest -n 2 tests/runtime/tools/browser/chromium $(ARGUMENTS)
+
+test-console: $(READY) $(CACHE)/console/.ready ## run the console's tests in Chromium, with axe-core (needs an installed Chromium, and npm)
+	$(BIN)/pytest -s -n 2 tests/gateway/console/chromium $(ARGUMENTS)
 
 test-comply: $(READY) $(CACHE)/comply/.ready ## run the third-party compliance suite and write docs/reference/compliance.md
 	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
@@ -131,6 +134,12 @@ $(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/p
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< --editable '.[web]'
 	cp tests/frameworks/package.json $(@D)
+	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
+	@touch $@
+
+$(CACHE)/console/.ready: tests/gateway/console/chromium/package.json
+	mkdir -p $(@D)
+	cp $< $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
 	@touch $@
 

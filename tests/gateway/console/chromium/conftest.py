@@ -32,4 +32,6 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[ConsoleGateway]:
     with ExitStack() as stack:
-        yield run_console_gateway(stack, tmp_path)
+        gateway = run_console_gateway(stack, tmp_path)
+        gateway.capture_bodies()
+        yield gateway

@@ -53,7 +53,7 @@ class ConsoleGateway(Struct):
         context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | options))
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.set_default_timeout(DEADLINE * 1000)
+        page.set_default_timeout(20_000)
         page.goto(self.url + path)
         return page
 
@@ -174,6 +174,14 @@ def send_traffic(gateway: ConsoleGateway) -> None:
 
 RUNS_FILE = "toolwire/runs.db"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQEDasKb6QAAAABJRU5ErkJggg=="
+
+
+def open_exchange(gateway: ConsoleGateway, browser: Browser, request: dict[str, Any]) -> Page:
+    """Send a request of Anthropic's protocol, and open its exchange in the page."""
+    response = gateway.post("/v1/messages", request)
+    page = gateway.open_page(browser, f"/#/exchanges/{response.headers['toolwire-exchange']}")
+    page.wait_for_selector(".detail-body > *")
+    return page
 
 
 class Postponing:

@@ -41,7 +41,7 @@ export function lossList(losses, onChoose) {
 function pane(title, subtitle, body, tree) {
   return element('section', { class: 'pane', 'aria-label': title },
     element('header', { class: 'pane-head' }, element('h3', {}, title), element('span', { class: 'pane-subtitle' }, subtitle), element('span', { class: 'pane-size' }, formatBytes(new Blob([body]).size)),
-      iconButton('copy', `Copy ${title.toLowerCase()}`, () => copyText(body, 'Body'), { isCompact: true })),
+      iconButton('copy', `Copy the body ${title.toLowerCase()}`, () => copyText(body, 'Body'), { isCompact: true })),
     element('div', { class: 'pane-body', tabindex: 0, role: 'region', 'aria-label': `${title}, body` }, tree));
 }
 

@@ -53,19 +53,19 @@ export class PlaygroundView {
     this.text.value = body;
     this.isChosen = Boolean(given);
     this.example = element('select', { class: 'select', 'aria-label': 'Examples', onchange: () => this.choose(this.example.value) }, element('option', { value: '' }, 'Examples'), Object.keys(EXAMPLES).map((name) => element('option', { value: name }, name)));
-    this.host = element('select', { class: 'select', 'aria-label': 'Host', onchange: () => this.update(0) });
+    this.host = element('select', { class: 'select', onchange: () => this.update(0) });
     this.problem = element('p', { class: 'problem', role: 'alert' });
     this.own = element('div');
     this.pills = element('div', { class: 'pills', role: 'tablist', 'aria-label': 'Target protocol' });
     this.result = element('div', { class: 'playground-result', role: 'tabpanel', id: 'playground-panel', tabindex: 0 });
-    this.runTarget = element('select', { class: 'select', 'aria-label': 'Where to run it' });
+    this.runTarget = element('select', { class: 'select' });
     this.runButton = button([icon('play'), element('span', {}, 'Run')], () => this.run(), { class: 'button primary' });
     this.runResult = element('div', { class: 'run-result', 'aria-live': 'polite' });
     this.target = PROTOCOL_NAMES.find((name) => name !== protocol);
     this.root = element('div', { class: 'page playground' }, element('h1', { class: 'offscreen' }, 'Playground'),
       element('section', { class: 'editor-pane', 'aria-label': 'Body to translate' },
         element('div', { class: 'editor-tools' }, this.protocol, this.example, button('Format', () => { this.text.value = pretty(this.text.value); this.update(0); })), this.text, this.problem, this.own),
-      element('section', { class: 'target-pane', 'aria-label': 'Translations' }, this.pills,
+      element('section', { class: 'target-pane', 'aria-label': 'Translations' }, element('h2', { class: 'offscreen' }, 'Translations'), this.pills,
         element('div', { class: 'run-tools' }, element('label', { class: 'labelled' }, 'Host', this.host), element('span', { class: 'push' }), element('label', { class: 'labelled' }, 'Run on', this.runTarget), this.runButton), this.runResult, this.result));
     this.drawRunTargets();
     this.update(0);

@@ -1,0 +1,362 @@
+"""Contents that attack the page, other sites, sign-in, reconnects, accessibility, and many exchanges."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.gateway.console.chromium.console_setup import (
+    ConsoleGateway,
+    chat_request,
+    claude_request,
+    record_runs,
+    run_console_gateway,
+    send_traffic,
+)
+from tests.support.servers.asgi import serve_app
+from toolwire.upstream.simulator.app import Simulator
+from toolwire.upstream.simulator.script import parse_script
+
+ROWS = ".rows-spacer .row"
+AXE = Path(os.environ.get("TOOLWIRE_AXE", "") or ".cache/console/node_modules/axe-core/axe.min.js")
+PAYLOADS = [
+    "<img src=x onerror=window.hacked=1>",
+    "<script>window.hacked=1</script>",
+    '"><svg onload=window.hacked=1>',
+    "javascript:window.hacked=1",
+    "'-alert(1)-'",
+    "${window.hacked=1}",
+    "</textarea><iframe src=javascript:parent.hacked=1>",
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_contents_are_only_ever_text(console: ConsoleGateway, browser: Browser, payload: str, tmp_path: Path) -> None:
+    """The payload stands in every field that a client controls, and the simulated model repeats it."""
+    violations: list[str] = []
+    page = console.open_page(browser)
+    page.on("console", lambda message: violations.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: violations.append(str(error)))
+    page.on("dialog", lambda dialog: violations.append(dialog.message))
+    tool = {"name": "t", "description": payload, "input_schema": {"type": "object", "properties": {payload: {}}}}
+    request = claude_request(
+        f"groq/{payload}",
+        system=payload,
+        tools=[tool],
+        messages=[{"role": "user", "content": payload}],
+        metadata={"user_id": payload, payload: payload},
+        **{payload: {payload: [payload]}},
+    )
+    console.post("/v1/messages", request)
+    console.post("/v1/messages", request | {"stream": True})
+    console.post("/v1/chat/completions", chat_request(payload, payload))  # an error that quotes the model
+    console.client.get(f"{console.url}/{payload.replace('/', '%2f')}")
+    expect(page.locator(ROWS)).to_have_count(4)
+    assert payload in page.locator(".rows-spacer").inner_text()
+    for row in range(2, 6):
+        page.locator(f"{ROWS}[aria-rowindex='{row}']").click()
+        expect(page.locator(".detail-title")).to_be_visible()
+        for tab in page.get_by_role("tab").all_inner_texts():
+            page.get_by_role("tab", name=tab.split("\n")[0]).click()
+            for marker in page.locator(".event").all()[:6]:
+                marker.click()
+    page.evaluate("location.hash = '#/playground'")
+    page.get_by_label("Body", exact=True).fill(json.dumps(request))
+    expect(page.locator(".playground-result .pane").first).to_be_visible()
+    page.evaluate("location.hash = '#/status'")
+    expect(page.locator("svg.chart").first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img, iframe, script:not([type=module])").count() == 0
+    assert violations == []
+
+
+def test_errors_and_answers_of_a_model_are_only_text(browser: Browser, tmp_path: Path) -> None:
+    payload = PAYLOADS[0]
+    script = {
+        "turns": [
+            {"text": payload},
+            {"calls": [{"name": payload, "arguments": {payload: payload}}]},
+            {"error": {"kind": "invalid_request", "message": payload}},
+        ]
+    }
+    with ExitStack() as stack:
+        simulator = Simulator(["openai-chat"], script=parse_script(json.dumps(script).encode(), "script", toml=False))
+        url = stack.enter_context(serve_app(simulator))
+        extra = f'[providers.evil]\nprotocol = "openai-chat"\nbase_url = "{url}"\napi_key = "a-key-of-evil"\n'
+        gateway = run_console_gateway(stack, tmp_path, extra=extra)
+        gateway.capture_bodies()
+        for _ in script["turns"]:
+            gateway.post("/v1/messages", claude_request("evil/m", stream=False))
+        page = gateway.open_page(browser)
+        expect(page.locator(ROWS)).to_have_count(3)
+        for row in (2, 3, 4):
+            page.locator(f"{ROWS}[aria-rowindex='{row}']").click()
+            page.get_by_role("tab", name="Response").click()
+            expect(page.locator(".detail")).to_contain_text("window.hacked=1")
+        assert page.evaluate("window.hacked") is None
+        page.context.close()
+
+
+def test_browser_enforces_the_policy(console: ConsoleGateway, browser: Browser) -> None:
+    page = console.open_page(browser)
+    expect(page.locator(".feed-state.live")).to_be_attached()
+    blocked = page.evaluate(
+        """() => { try { document.body.innerHTML = '<b>x</b>'; return false } catch (error) { return error.name } }"""
+    )
+    assert blocked == "TypeError"  # Trusted Types
+    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => error.name)") == "TypeError"
+
+
+def test_page_requests_nothing_from_anywhere_else(console: ConsoleGateway, browser: Browser) -> None:
+    send_traffic(console)
+    page = console.open_page(browser)
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    for view in ("exchanges", "playground", "runs", "status"):
+        page.goto(f"{console.url}/#/{view}")
+        page.reload()
+        page.wait_for_selector("#view > *")
+    assert requested
+    assert [url for url in requested if not url.startswith(console.url + "/")] == []
+
+
+ATTACK = """async url => {
+    const outcomes = [];
+    const attempts = [
+        ['session', {}],
+        ['feed', {}],
+        ['capture', { method: 'POST', body: '{"seconds": 60}' }],
+        ['run', { method: 'POST', body: '{}', mode: 'no-cors' }],
+    ];
+    for (const [path, options] of attempts) {
+        try {
+            const response = await fetch(`${url}/console/api/${path}`, options);
+            outcomes.push(response.type === 'opaque' ? 'opaque' : await response.text());
+        } catch {
+            outcomes.push('blocked');
+        }
+    }
+    const frame = document.createElement('iframe');
+    frame.src = `${url}/`;
+    document.body.append(frame);
+    await new Promise(resolve => { frame.onload = resolve; });
+    try {
+        outcomes.push(frame.contentDocument === null ? 'isolated' : 'readable');
+    } catch {
+        outcomes.push('isolated');
+    }
+    return outcomes;
+}"""
+
+
+def test_another_site_can_neither_read_nor_act(console: ConsoleGateway, browser: Browser) -> None:
+    async def other_site(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"<!doctype html><title>other</title>"})
+
+    with serve_app(other_site) as url:
+        page = browser.new_context().new_page()
+        page.goto(url)
+        outcome = page.evaluate(ATTACK, console.url)
+        assert outcome[:3] == ["blocked"] * 3
+        assert outcome[3] in ("blocked", "opaque")
+        assert outcome[4] == "isolated"
+        assert console.app._console is not None
+        assert (console.app._console.buffer.capture_seconds or 0) > 60
+        page.context.close()
+
+
+def test_sign_in_and_out(browser: Browser, tmp_path: Path) -> None:
+    key = "the-first-server-key"
+    with ExitStack() as stack:
+        extra = f'[server]\nkeys = ["{key}", "the-second-server-key"]\n[console]\nbodies = true\n'
+        gateway = run_console_gateway(stack, tmp_path, extra=extra)
+        page = gateway.open_page(browser)
+        page.get_by_label("Key").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_have_text("this key is not valid")
+        page.get_by_label("Key").fill(key)
+        page.keyboard.press("Enter")
+        expect(page.locator(".feed-state.live")).to_be_attached()
+        gateway.post("/v1/messages", claude_request(), authorization=f"Bearer {key}")
+        gateway.post("/v1/messages", claude_request(), authorization="Bearer the-second-server-key")
+        expect(page.locator(ROWS)).to_have_count(1)
+        assert page.evaluate("document.cookie") == ""
+        assert key not in page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})")
+        assert page.get_by_role("link", name="Runs").count() == 0
+        page.reload()
+        expect(page.locator(ROWS)).to_have_count(1)
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Key")).to_be_visible()
+        page.reload()
+        expect(page.get_by_label("Key")).to_be_visible()
+        page.context.close()
+
+
+def test_page_reconnects_after_a_restart(browser: Browser, tmp_path: Path) -> None:
+    """The first process is stopped with the page open; the second one starts on the same port."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "PYTHONPATH"
+    }
+    environment |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+
+    def start(port: int) -> tuple[subprocess.Popen[str], str]:
+        command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--port", str(port)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)
+        assert process.stderr is not None
+        return process, process.stderr.readline().split()[-1]
+
+    def stop(process: subprocess.Popen[str]) -> None:
+        with process:
+            process.terminate()
+        assert process.returncode == 0
+
+    process, url = start(0)
+    page = browser.new_context().new_page()
+    try:
+        page.goto(url)
+        expect(page.locator(".feed-state.live")).to_be_attached(timeout=60_000)
+        started = time.monotonic()
+        stop(process)
+        assert time.monotonic() - started < 10  # an open page does not delay the stop
+        expect(page.locator(".feed-state.lost")).to_be_attached(timeout=60_000)
+        process, _ = start(int(url.rpartition(":")[2]))
+        expect(page.locator(".feed-state.live")).to_be_attached(timeout=60_000)
+        page.evaluate("location.hash = '#/playground'")
+        page.get_by_role("button", name="Run").click()  # the first token is of the process that is gone
+        expect(page.locator(".run-answer .status")).to_have_text("200", timeout=60_000)
+    finally:
+        page.context.close()
+        stop(process)
+
+
+def check_accessibility(page: Page) -> None:
+    """Assert that axe finds nothing serious."""
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        f"{violation['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical", "moderate")
+        for node in violation["nodes"]
+    ]
+    assert serious == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core: make test-console installs it")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_finds_nothing_serious(
+    console: ConsoleGateway, browser: Browser, tmp_path: Path, scheme: str, width: int
+) -> None:
+    runs = record_runs(tmp_path)
+    send_traffic(console)
+    page = console.open_page(
+        browser, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce"
+    )
+    page.add_script_tag(path=AXE)
+    expect(page.locator(ROWS).first).to_be_visible()
+    check_accessibility(page)
+    ids = page.locator(ROWS).evaluate_all("rows => rows.map(row => row.id.slice(4))")
+    for tab, selector in (
+        ("request", ".pane"),
+        ("response", ".pane"),
+        ("stream", ".event, .hint"),
+        ("elsewhere", ".pane"),
+    ):
+        for id in ids[:2]:
+            page.evaluate(f"location.hash = '#/exchanges/{id}/{tab}'")
+            page.wait_for_selector(f".detail-body :is({selector})")
+            check_accessibility(page)
+    for path, selector in (
+        ("playground", ".playground-result .pane"),
+        (f"runs/{runs[0]}", ".call"),
+        (f"runs/{runs[1]}", ".waiting-note"),
+        ("status", ".table-box"),
+    ):
+        page.evaluate(f"location.hash = '#/{path}'")
+        page.wait_for_selector(selector)
+        check_accessibility(page)
+
+
+FILL = """async count => {
+    const { ExchangeStore } = await import('/console/static/exchange_store.js');
+    const original = ExchangeStore.prototype.update;
+    const store = await new Promise(resolve => {
+        ExchangeStore.prototype.update = function () {
+            resolve(this);
+            ExchangeStore.prototype.update = original;
+            return original.call(this);
+        };
+        document.querySelector('.search-input').dispatchEvent(new Event('input'));
+    });
+    window.store = store;
+    const rows = Array.from({ length: count }, (_, index) => ({
+        id: `ex_${String(index).padStart(16, '0')}`, number: index + 1, at: 1_700_000_000 + index,
+        path: '/v1/messages', method: 'POST', client: 'anthropic', client_model: `claude-${index % 7}`,
+        provider: `provider-${index % 3}`, protocol: 'openai-chat', model: `model-${index % 11}`,
+        status: index % 20 ? 200 : 500, error: index % 20 ? '' : 'overloaded', streamed: index % 2 === 0,
+        first: 0.1, duration: 1 + index % 9, input: index * 3, output: index, cost: index / 1e5,
+        losses: index % 4 ? undefined : { warning: index % 3, info: 1 },
+    }));
+    for (let start = 0; start < count; start += 500) {
+        store.addBatch({ rows: rows.slice(start, start + 500), complete: true });
+    }
+}"""
+# Scrolls through the list while exchanges arrive, and returns the times between frames in milliseconds.
+MEASURE_FRAMES = """() => new Promise(resolve => {
+    const rows = document.querySelector('.rows'), frames = [];
+    let previous = performance.now(), step = 0;
+    const frame = now => {
+        frames.push(now - previous);
+        previous = now;
+        rows.scrollTop += 400 + (step % 5) * 300;
+        if (step % 10 === 0) {
+            const row = { id: `ex_new_${step}`, number: 9000 + step, at: 1_800_000_000 + step, path: '/' };
+            window.store.addBatch({ complete: true, rows: [{ ...row, client: 'ollama', status: 200 }] });
+        }
+        if (++step < 240) requestAnimationFrame(frame);
+        else resolve(frames.slice(2));
+    };
+    requestAnimationFrame(frame);
+})"""
+MEASURE_SEARCH = """() => {
+    const start = performance.now();
+    window.store.setFilter({ search: 'model-3 status:2xx' });
+    window.store.update();
+    const milliseconds = performance.now() - start;
+    window.store.setFilter({ search: '' });
+    window.store.update();
+    return milliseconds;
+}"""
+MEASURE_SORT = """() => {
+    window.store.setSort('cost');
+    const start = performance.now();
+    window.store.update();
+    return performance.now() - start;
+}"""
+
+
+def test_five_thousand_exchanges_without_jank(console: ConsoleGateway, browser: Browser) -> None:
+    """Scrolling, typing and growing keep the page fast, and only the rows in view are elements."""
+    page = console.open_page(browser)
+    page.evaluate(FILL, 5000)
+    expect(page.locator(".count")).to_have_text(re.compile("5,000 exchanges"))
+    assert page.locator(ROWS).count() < 60
+    frames = page.evaluate(MEASURE_FRAMES)
+    frames.sort()
+    longest, typing = frames[int(len(frames) * 0.99) - 1], page.evaluate(MEASURE_SEARCH)
+    sorting = page.evaluate(MEASURE_SORT)
+    sys.stdout.write(
+        f"\n5,000 exchanges: median frame {frames[len(frames) // 2]:.1f} ms, 99 % {longest:.1f} ms; "
+        f"search {typing:.1f} ms, sort {sorting:.1f} ms\n"
+    )
+    assert frames[len(frames) // 2] < 34
+    assert typing < 200

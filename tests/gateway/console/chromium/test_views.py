@@ -1,0 +1,264 @@
+"""Each view of the console in a real Chromium, with traffic of the simulators."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.gateway.console.chromium.console_setup import (
+    ConsoleGateway,
+    claude_request,
+    open_exchange,
+    record_runs,
+    send_traffic,
+)
+
+ROWS = ".rows-spacer .row"
+
+
+def test_list_grows_as_requests_come_in(console: ConsoleGateway, browser: Browser) -> None:
+    page = console.open_page(browser)
+    expect(page.get_by_role("heading", name="Waiting for the first request")).to_be_visible()
+    console.post("/v1/messages", claude_request())
+    expect(page.locator(ROWS)).to_have_count(1)
+    expect(page.locator(ROWS)).to_contain_text("groq/llama-3.3-70b-versatile")
+    expect(page.locator(ROWS)).to_contain_text("anthropic → openai-chat")
+    send_traffic(console)
+    expect(page.locator(ROWS)).to_have_count(9)
+    expect(page.locator(".count")).to_have_text("9 exchanges")
+
+
+def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -> None:
+    send_traffic(console)
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(8)
+    search = page.get_by_label("Search exchanges")
+    for text, count in (
+        ("groq", 3),
+        ("provider:groq", 2),
+        ("status:4xx", 1),
+        ("is:stream", 3),
+        ("client:anthropic model:gemini", 1),
+        ("no-such-text", 0),
+    ):
+        search.fill(text)
+        expect(page.locator(ROWS)).to_have_count(count)
+    page.get_by_role("button", name="Show all").click()
+    expect(page.locator(ROWS)).to_have_count(8)
+    page.get_by_label("Status").select_option("failed")
+    expect(page.locator(ROWS)).to_have_count(1)
+    page.get_by_label("Status").select_option("all")
+    page.get_by_role("button", name="Cost").click()
+    expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "descending")
+    expect(page.locator(f"{ROWS}[aria-rowindex='2']")).to_contain_text("claude-opus-4-1")
+
+
+def test_pause_holds_the_list(console: ConsoleGateway, browser: Browser) -> None:
+    console.post("/v1/messages", claude_request())
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(1)
+    page.get_by_role("button", name="Pause").click()
+    console.post("/v1/messages", claude_request())
+    resume = page.get_by_role("button", name="Resume, 1 new")
+    expect(resume).to_be_visible()
+    expect(page.locator(ROWS)).to_have_count(1)
+    resume.click()
+    expect(page.locator(ROWS)).to_have_count(2)
+
+
+def test_request_shows_each_loss_at_its_place(console: ConsoleGateway, browser: Browser) -> None:
+    page = open_exchange(console, browser, claude_request())
+    loss = page.locator(".loss", has_text="/top_k")
+    expect(loss).to_contain_text("dropped")
+    line = page.locator(".jl.marked.dropped", has_text='"top_k"')
+    expect(line).to_be_visible()
+    expect(line.locator("xpath=following-sibling::*[1]")).to_contain_text("the target has no such field")
+    loss.click()
+    expect(line).to_have_class(re.compile("flash"))
+    left, right = page.locator(".pane").all()
+    expect(left.get_by_role("heading")).to_have_text("From the client")
+    expect(right.get_by_role("heading")).to_have_text("To groq")
+    left.locator(".jl", has_text="umbrella").hover()
+    expect(right.locator(".jl.same")).to_contain_text("umbrella")
+
+
+def test_response_and_stream(console: ConsoleGateway, browser: Browser) -> None:
+    page = open_exchange(console, browser, claude_request(stream=True))
+    page.get_by_role("tab", name="Response").click()
+    left, right = page.locator(".pane").all()
+    expect(left).to_contain_text('"choices"')
+    expect(right).to_contain_text('"stop_reason"')
+    page.get_by_role("tab", name="Stream").click()
+    expect(page.locator("svg.timeline")).to_be_visible()
+    events = page.locator(".event")
+    expect(events.filter(has_text="message_start")).to_be_visible()
+    times = [float(text.split()[0]) for text in page.locator(".event-time").all_inner_texts() if text.endswith(" ms")]
+    assert times == sorted(times)
+    events.filter(has_text="message_start").click()
+    expect(page.locator(".event-body .json", has_text="input_tokens")).to_be_visible()
+
+
+def test_other_providers_show_what_they_would_be_sent(console: ConsoleGateway, browser: Browser) -> None:
+    page = open_exchange(console, browser, claude_request())
+    page.get_by_role("tab", name="Other providers").click()
+    page.get_by_role("button", name="gemini", exact=True).click()
+    expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
+    expect(page.locator(".pane").nth(1)).to_contain_text("systemInstruction")
+    page.get_by_role("button", name="Chat Completions").click()
+    page.get_by_label("Host").select_option("deepseek")
+    expect(page.get_by_role("heading", name="To DeepSeek")).to_be_visible()
+
+
+def test_commands_are_copied_without_keys(console: ConsoleGateway, browser: Browser) -> None:
+    page = open_exchange(console, browser, claude_request(system="it's $(reboot) `x`"))
+    for name, expected in (
+        ("Copy curl", f"curl -sS {console.url}/v1/messages"),
+        ("Copy provider curl", "-H 'authorization: Bearer '\"$KEY\""),
+        ("Copy replay", "toolwire journal replay ex_"),
+    ):
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator("#toast.shown")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert expected in copied
+        assert "sk-upstream" not in copied
+
+
+def test_copied_command_sends_the_same_request(console: ConsoleGateway, browser: Browser) -> None:
+    import subprocess
+
+    page = open_exchange(console, browser, claude_request(system='it\'s $(reboot) `x` "y" \\'))
+    page.get_by_role("button", name="Copy curl", exact=True).click()
+    expect(page.locator("#toast.shown")).to_be_visible()
+    command = page.evaluate("navigator.clipboard.readText()")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)
+    assert json.loads(done.stdout)["type"] == "message"
+    expect(page.locator(ROWS)).to_have_count(2)
+    assert console.app._console is not None
+    first, second = console.app._console.buffer.after(0, 10)
+    assert first.captured is not None
+    assert second.captured is not None
+    assert first.captured.finished.bodies is not None
+    assert second.captured.finished.bodies is not None
+    assert first.captured.finished.bodies.translated == second.captured.finished.bodies.translated
+
+
+def test_export_downloads_a_zip_file(console: ConsoleGateway, browser: Browser, tmp_path: Path) -> None:
+    page = open_exchange(console, browser, claude_request())
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    download.value.save_as(tmp_path / "bundle.zip")
+    names = zipfile.ZipFile(tmp_path / "bundle.zip").namelist()
+    assert [name for name in names if name.endswith("/request.json")]
+
+
+def test_bodies_are_captured_after_the_switch(console: ConsoleGateway, browser: Browser) -> None:
+    console.capture_bodies(0)
+    page = open_exchange(console, browser, claude_request())
+    expect(page.locator(".missing")).to_contain_text("were not captured")
+    expect(page.locator(".loss", has_text="/top_k")).to_be_visible()
+    page.get_by_role("button", name="Capture bodies for 15 minutes").click()
+    expect(page.get_by_role("button", name="Capturing bodies")).to_have_attribute("aria-pressed", "true")
+    console.post("/v1/messages", claude_request())
+    expect(page.locator(ROWS)).to_have_count(2)
+    page.locator(ROWS).first.press("j")
+    page.locator(f"{ROWS}[aria-rowindex='2']").click()
+    expect(page.locator(".pane")).to_have_count(2)
+    page.get_by_role("button", name="Capturing bodies").click()
+    expect(page.get_by_role("button", name="Capture bodies")).to_have_attribute("aria-pressed", "false")
+
+
+def test_playground_translates_as_one_types_and_runs(console: ConsoleGateway, browser: Browser) -> None:
+    page = console.open_page(browser, "/#/playground")
+    expect(page.get_by_role("tab", name="Chat Completions")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".loss", has_text="/top_k")).to_be_visible()
+    body = {"contents": [{"role": "user", "parts": [{"text": "A question"}]}]}
+    page.get_by_label("Body", exact=True).fill(json.dumps(body))
+    expect(page.get_by_label("Protocol of the body")).to_have_value("gemini")
+    expect(page.locator(".playground-result .pane").nth(1)).to_contain_text("A question")
+    page.get_by_role("tab", name="Responses").click()
+    expect(page.locator(".playground-result .pane").nth(1)).to_contain_text('"input"')
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator(".run-answer .status")).to_have_text("200")
+    page.get_by_label("Run on").select_option("anthropic")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("link", name="see the exchange").click()
+    expect(page.locator(".detail-title")).to_contain_text("claude-sonnet-4-5")
+    page.goto(console.url + "/#/playground")
+    page.get_by_label("Body", exact=True).fill("{ no JSON")
+    expect(page.get_by_role("alert")).to_contain_text("Not JSON yet")
+
+
+def test_runs_are_shown_with_pictures_and_approvals(console: ConsoleGateway, browser: Browser, tmp_path: Path) -> None:
+    finished, waiting = record_runs(tmp_path)
+    page = console.open_page(browser, "/#/runs")
+    page.get_by_role("link", name="Should I take an umbrella").click()
+    expect(page.get_by_role("heading", name=finished)).to_be_visible()
+    picture = page.get_by_role("img", name="Screenshot after take_screenshot")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") == 2
+    page.get_by_role("link", name="Tell Ann").click()
+    expect(page.locator(".waiting-note")).to_contain_text(f"toolwire runs resume {waiting} --approve")
+    assert page.get_by_role("button", name="Approve").count() == 0
+
+
+def test_status_shows_usage_providers_and_doctor(console: ConsoleGateway, browser: Browser) -> None:
+    send_traffic(console)
+    page = console.open_page(browser, "/#/status")
+    expect(page.locator(".tile", has_text="Most expensive")).to_contain_text("claude-opus-4-1")
+    expect(page.locator("svg.chart")).to_have_count(3)
+    assert page.locator("svg.chart .column").first.bounding_box()
+    expect(page.get_by_role("row", name=re.compile("groq"))).to_have_count(2)  # of the models, and of the providers
+    page.get_by_role("button", name="Run the checks").click()
+    expect(page.locator(".doctor li", has_text="groq")).to_be_visible()
+    page.locator(".tile", has_text="Most expensive").click()
+    expect(page.locator(".detail-title")).to_contain_text("claude-opus-4-1")
+
+
+def test_keyboard_alone_is_enough(console: ConsoleGateway, browser: Browser) -> None:
+    send_traffic(console)
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(8)
+    page.keyboard.press("j")
+    expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "2")
+    page.keyboard.press("j")
+    expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "3")
+    expect(page.locator(".detail")).to_be_visible()
+    page.keyboard.press("]")
+    expect(page.get_by_role("tab", name="Response")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator(".detail")).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("gemini")
+    expect(page.get_by_label("Search exchanges")).to_have_value("gemini")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(f"{ROWS}.selected")).to_have_count(1)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("4")
+    expect(page.get_by_role("heading", name="Status", level=1)).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["exchanges", "playground", "runs", "status"])
+def test_page_fits_a_phone(console: ConsoleGateway, browser: Browser, tmp_path: Path, path: str) -> None:
+    record_runs(tmp_path)
+    send_traffic(console)
+    page = console.open_page(browser, f"/#/{path}", viewport={"width": 360, "height": 740}, has_touch=True)
+    page.wait_for_selector("#view > *")
+    expect(page.locator(".feed-state.live")).to_be_attached()
+    _assert_no_sideways_scrolling(page)
+    if path == "exchanges":
+        page.locator(ROWS).first.tap()
+        expect(page.locator(".pane").first).to_be_visible()
+        _assert_no_sideways_scrolling(page)
+        page.get_by_role("button", name="Back to the list").tap()
+        expect(page.locator(ROWS).first).to_be_visible()
+
+
+def _assert_no_sideways_scrolling(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.getElementById('view').firstElementChild.scrollWidth <= innerWidth")
