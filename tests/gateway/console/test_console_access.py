@@ -1,6 +1,7 @@
 """Access to the console: the page at `/`, other sites, tokens, sign-in, and exchanges of other keys."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.gateway.console.console_client import ConsoleClient, open_console, se
 from tests.support.gateway.in_process import run_async
 from toolwire.gateway.console import assets
 from toolwire.gateway.console.session import SESSION_SECONDS
+from toolwire.gateway.keys.client_key import hash_secret
 
 STATIC = Path(assets.__file__).parent / "static"
 KEYS = '[server]\nkeys = ["the-first-server-key", "the-second-server-key"]\n'
@@ -165,6 +167,50 @@ def test_key_sees_only_its_own_exchanges() -> None:
                 assert (await first.get(f"{path}/{first_id}")).status == 200
                 assert (await first.get(f"{path}/{second_id}")).status == 404
             assert (await first.act("capture", {"seconds": 60})).status == 403
+
+    run_async(work())
+
+
+def named_keys(**sections: str) -> str:
+    return "".join(f'[keys.{name}]\nhash = "{hash_secret(name)}"\n{lines}\n' for name, lines in sections.items())
+
+
+def test_admin_key_sees_the_exchanges_of_all_keys() -> None:
+    async def work() -> None:
+        config = named_keys(boss="admin = true", first="", second="") + "[console]\nbodies = true\n"
+        async with open_console(config) as console:
+            ids = [await send_as(console, "first"), await send_as(console, "second")]
+            boss, first = await sign_in(console, "boss"), await sign_in(console, "first")
+            async with boss.feed() as feed:
+                assert [row["id"] for row in await feed.rows(2)] == ids
+            async with first.feed() as feed:
+                assert [row["id"] for row in (await feed.batch())["rows"]] == ids[:1]
+            assert (await boss.get(f"exchanges/{ids[1]}")).status == 200
+            assert (await boss.act("capture", {"seconds": 60})).status == 200
+
+    run_async(work())
+
+
+def test_runs_from_the_page_obey_the_models_and_limits_of_the_key() -> None:
+    async def work() -> None:
+        config = named_keys(small='models = ["p0/tiny"]\nrequests_per_minute = 1')
+        async with open_console(config) as console:
+            small = await sign_in(console, "small")
+            body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
+            wanted = {"protocol": "openai-chat", "body": body, "provider": "p0"}
+            assert (await small.act("run", wanted | {"model": "large"})).json["status"] == 403
+            assert (await small.act("run", wanted | {"model": "tiny"})).json["status"] == 200
+            assert (await small.act("run", wanted | {"model": "tiny"})).json["status"] == 429
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("expires", ["2000-01-01", "9999-01-01"])
+def test_expired_key_cannot_sign_in(expires: str) -> None:
+    async def work() -> None:
+        async with open_console(named_keys(old=f"expires = {expires}")) as console:
+            reply = await console.send("POST", "/console/api/session", {"key": "old"})
+            assert reply.status == (401 if expires < "2026" else 200)
 
     run_async(work())
 

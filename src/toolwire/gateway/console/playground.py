@@ -212,6 +212,7 @@ class Playground:
             body=_with_members(request.body.encode("utf-8", "replace"), codec, model, stream=stream),
             route=Route(model=model, stream=stream),
             tenant=viewer.principal.tenant,
+            key=viewer.principal.key,
             created=int(time.time()),
         )
 

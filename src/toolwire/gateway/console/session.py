@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.server.auth import ANONYMOUS, Authenticator, Principal
 from toolwire.upstream.asgi import AsgiRequest
 
@@ -66,7 +67,10 @@ class Sessions:
     def sign_in(self, key: str, *, is_secure: bool) -> str | None:
         """Return the cookie of a new session for a key; None if the key is not valid."""
         headers = {b"authorization": b"Bearer " + key.encode("utf-8", "replace")}
-        principal = self._authenticator.authenticate(headers, b"")
+        try:
+            principal = self._authenticator.authenticate(headers, b"")
+        except RequestRejected:  # the key has expired
+            return None
         if principal is None:
             return None
         content = f"{int(time.time()) + SESSION_SECONDS}.{principal.tenant}"
