@@ -14,6 +14,7 @@ from tests.support.deadlines import DEADLINE
 from tests.support.gateway.in_process import (
     PROTOCOL_NAMES,
     RunningGateway,
+    build_silent_app,
     one_provider_config,
     question_request,
     run_async,
@@ -24,8 +25,6 @@ from tests.support.servers.http_responses import CHAT_BODY, http_response, opena
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.codec.interface import ResponseContext
 from toolwire.codec.token_count import TOKENS_WITH_TOOLS, estimate_tokens
-from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import parse_origin
 from toolwire.upstream.simulator.app import Simulator
@@ -210,11 +209,9 @@ def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: st
 
 def test_the_official_sdks_accept_the_counts() -> None:
     with serve_app(Simulator()) as base_url:
-        gateway = build_gateway(
-            parse_config(one_provider_config(parse_origin(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"}
-        )
+        app = build_silent_app(one_provider_config(parse_origin(base_url), "ollama"))
         messages: list[Any] = [{"role": "user", "content": "Hi"}]
-        with serve_app(gateway.app) as root:
+        with serve_app(app) as root:
             with anthropic.Anthropic(base_url=root, api_key="none", timeout=DEADLINE) as claude:
                 counted = claude.messages.count_tokens(model="m", messages=messages, system="Be kind.")
                 assert counted.input_tokens > 5

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection, parse_config
+from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.gateway.server.launch import build_gateway
 from toolwire.gateway.state.store_file import open_store
@@ -255,7 +256,9 @@ def test_open_breakers_of_a_running_gateway_are_shown(base_url: str, tmp_path: P
     def config(port: int) -> str:
         return f'[server]\nkeys = ["{SECRET}"]\nport = {port}\n{providers}{route}'
 
-    gateway = build_gateway(parse_config(config(0), {"THE_KEY": SECRET}), None, {"HOME": "/nonexistent"})
+    gateway = build_gateway(
+        parse_config(config(0), {"THE_KEY": SECRET}), None, {"HOME": "/nonexistent"}, log=SilentLog()
+    )
     breakers = gateway.app._dispatcher.services.breakers
     for _ in range(5 if failing else 4):
         breakers.record_failure(gateway.router.route("x").backends[0])

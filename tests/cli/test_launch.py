@@ -19,12 +19,11 @@ from msgspec import Struct
 
 from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
 from toolwire.cli.launch import AGENTS
-from toolwire.gateway.config import parse_config
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.simulator.app import Simulator
 
 TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
@@ -117,7 +116,7 @@ def root() -> Iterator[str]:
     """The URL of a gateway that is already running and requires a key."""
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     config += '\n[models."up/model"]\ncontext = 32768\n'
-    with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
+    with serve_app(build_silent_app(config)) as url:
         yield url
 
 

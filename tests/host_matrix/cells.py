@@ -11,13 +11,11 @@ from msgspec import Struct
 from tests.agents.recordings import VARIANTS, read_recording
 from tests.host_matrix.essentials import Body
 from tests.host_matrix.judgement import find_losses, find_unreported
-from tests.support.gateway.in_process import with_memory_state
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.gateway.setup import GatewaySetup, ObservedApp, ObservedExchange
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import host_profiles
-from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.hosts.host import CHECKED_PROTOCOLS
 
@@ -159,9 +157,7 @@ def serve_matrix(dialect: str | None = None) -> Iterator[GatewaySetup]:
             + ('region = "global"\nproject = "p"' if target.profile.address.path and dialect is None else "")
             for target in TARGETS
         )
-        gateway = ObservedApp(
-            build_gateway(with_memory_state(parse_config(config, {})), None, {"HOME": "/nonexistent"}).app
-        )
+        gateway = ObservedApp(build_silent_app(config))
         with serve_app(gateway) as base_url:
             yield GatewaySetup(base_url, gateway, upstream)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.gateway.config import Config, ConsoleSection
-from toolwire.gateway.observability.access_log import AccessLog, RequestRecord
+from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import embedded_simulator
 from toolwire.gateway.server.launch import Gateway, build_gateway
 from toolwire.installation import require_extra
@@ -48,16 +48,6 @@ def async_http_client(model: str | None = None, *, config: Config | None = None)
     return httpx2.AsyncClient(transport=transport, base_url=_BASE_URL, timeout=None)
 
 
-class _QuietLog(AccessLog):
-    """An access log that discards every line: the calling program knows its own requests."""
-
-    def add_record(self, record: RequestRecord) -> None:
-        """Skip the line of a request."""
-
-    def write_line(self, text: str) -> None:
-        """Skip a line."""
-
-
 class _LocalGateway:
     """A gateway on the background event loop. Its methods run there."""
 
@@ -66,7 +56,7 @@ class _LocalGateway:
         # Only this client reaches the gateway, so nobody needs a key.
         server = replace(config.server, keys=(), host="127.0.0.1")
         self._gateway: Gateway = build_gateway(
-            replace(config, server=server, console=ConsoleSection(enabled=False)), model=model, log=_QuietLog()
+            replace(config, server=server, console=ConsoleSection(enabled=False)), model=model, log=SilentLog()
         )
         self._resources = contextlib.AsyncExitStack()
         if self._gateway.simulator_socket is not None:

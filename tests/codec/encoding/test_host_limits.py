@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.codec.hosts.registry import profile_named
-from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.simulator.app import Simulator
 
 NAME = "1st.tool"
@@ -52,11 +51,7 @@ def test_calls_reach_the_client_under_the_name_that_it_declared(stream: bool) ->
     simulator = Simulator(("openai-chat",), profiles=[profile_named("moonshot")])
     with serve_app(simulator) as url:
         provider = f'[providers.up]\nprotocol = "openai-chat"\nhost = "moonshot"\nbase_url = "{url}"\n'
-        config = f'[state]\npath = ":memory:"\n{provider}'
-        app = build_gateway(
-            parse_config(config + '[[routes]]\nprovider = "up"', {}), None, {"HOME": "/nonexistent"}
-        ).app
-        with serve_app(app) as base_url:
+        with serve_app(build_silent_app(provider + '[[routes]]\nprovider = "up"')) as base_url:
             request = _chat_request(stream=stream, messages=[{"role": "user", "content": f"{ALIAS} {{}}"}])
             answer = http_client.post(f"{base_url}/v1/chat/completions", json=request).text
     assert f'"name":"{NAME}"' in answer

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.assertions import non_empty
-from tests.support.gateway.in_process import with_memory_state
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.gateway.setup import GatewaySetup, ObservedApp
 from tests.support.sdk.clients import SDK_CLIENTS, SdkClient
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.codec.hosts.registry import profile_named
-from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import Script, ScriptedError, ScriptedTurn
 
@@ -38,8 +36,7 @@ def serve_platform(name: str, **options: Any) -> Iterator[GatewaySetup]:
             f'[providers.cloud]\nprotocol = "{protocol}"\nhost = "{host}"\nbase_url = "{url}"\n{SETTINGS}\n'
             f'api_key = "a-token"\n[[routes]]\nprovider = "cloud"\nmodel = "{model}"'
         )
-        app = build_gateway(with_memory_state(parse_config(config, {})), None, {"HOME": "/nonexistent"}).app
-        gateway = ObservedApp(app)
+        gateway = ObservedApp(build_silent_app(config))
         with serve_app(gateway) as base_url:
             yield GatewaySetup(base_url, gateway, upstream)
 
@@ -161,10 +158,7 @@ def test_models_that_have_no_path_are_refused() -> None:
     protocol, host, _ = PLATFORMS["bedrock"]
     with serve_app(Simulator((protocol,), profiles=[profile_named(host, protocol)])) as url:
         config = f'[providers.cloud]\nprotocol = "{protocol}"\nhost = "{host}"\nbase_url = "{url}"\n[[routes]]\n'
-        app = build_gateway(
-            with_memory_state(parse_config(config + 'provider = "cloud"', {})), None, {"HOME": "/nonexistent"}
-        ).app
-        with serve_app(app) as base_url:
+        with serve_app(build_silent_app(config + 'provider = "cloud"')) as base_url:
             response = http_client.post(f"{base_url}/v1/messages", json=MESSAGE | {"model": ".."})
     assert response.status_code == 400
     assert "no path for the model '..'" in response.json()["error"]["message"]

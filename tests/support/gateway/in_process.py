@@ -14,7 +14,9 @@ import toolwire as tw
 from tests.support.servers.asgi import QuickServer
 from tests.support.servers.upstream import ScriptedUpstream, StalledUpstream, serve_upstream
 from toolwire.gateway.config import Config, StateSection, parse_config
+from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import open_listener
+from toolwire.gateway.server.app import App
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.launch import Gateway, build_gateway
 from toolwire.journal.records import Record
@@ -70,6 +72,12 @@ def question_request(
 def with_memory_state(config: Config) -> Config:
     """Keep state in memory unless the configuration names a file."""
     return config if config.state.path is not None else replace(config, state=StateSection(path=":memory:"))
+
+
+def build_silent_app(config: Config | str) -> App:
+    """Build a gateway for a server in another thread, whose log lines would appear in any test."""
+    parsed = parse_config(config, {}) if isinstance(config, str) else config
+    return build_gateway(with_memory_state(parsed), None, {"HOME": "/nonexistent"}, log=SilentLog()).app
 
 
 @asynccontextmanager

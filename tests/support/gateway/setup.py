@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from tests.support.gateway.in_process import with_memory_state
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.canonical.content import Part, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.protocols import PROTOCOLS
 
 UPSTREAM_KEY = "key-of-the-upstream"
@@ -143,9 +142,8 @@ def serve_gateway(simulator: Any, extra_config: str = "") -> Iterator[GatewaySet
             f'models = ["{model}"]'
             for name, (_, model) in SDK_CLIENTS.items()
         )
-        config = with_memory_state(parse_config(f"{extra_config}\n{providers}", {}))
-        built = build_gateway(config, None, {"HOME": "/nonexistent"})
-        gateway = ObservedApp(built.app)
+        config = parse_config(f"{extra_config}\n{providers}", {})
+        gateway = ObservedApp(build_silent_app(config))
         with serve_app(gateway) as base_url:
             yield GatewaySetup(base_url, gateway, upstream, config.state.path)
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.gateway.in_process import one_provider_config, with_memory_state
+from tests.support.gateway.in_process import build_silent_app, one_provider_config
 from tests.support.servers.asgi import serve_app
 from tests.support.servers.sites import Site, serve_site
 from toolwire.agent import Agent
 from toolwire.canonical.computer import Action, Click, Drag, Keys, ReadText, SafetyCheck, Screenshot, Scroll, Type
-from toolwire.gateway.config import Config, ProviderSection, StateSection, parse_config
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.config import Config, ProviderSection, StateSection
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.result import Run
@@ -113,10 +112,10 @@ def serve_model(protocol: str, *said: ScriptedTurn) -> Iterator[RecordingSimulat
 def serve_gateway_for(protocol: str, url: str) -> Iterator[str]:
     """Serve a gateway that routes everything to this upstream."""
     config = one_provider_config(Origin("http", *_address(url)), protocol, timeout=30)
-    built = build_gateway(with_memory_state(parse_config(config, {})), None, {"HOME": "/nonexistent"})
-    with serve_app(built.app) as served_at:
+    app = build_silent_app(config)
+    with serve_app(app) as served_at:
         yield served_at
-    built.app.close()
+    app.close()
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -28,11 +28,9 @@ from tests.runtime.tools.browser.chromium.vendor_clients import (
     Openai,
     open_page,
 )
-from tests.support.gateway.in_process import one_provider_config, with_memory_state
+from tests.support.gateway.in_process import build_silent_app, one_provider_config
 from tests.support.servers.asgi import serve_app
 from toolwire.canonical.computer import SafetyCheck
-from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.simulator.script import ScriptedTurn
 
@@ -85,10 +83,10 @@ def upstream(protocol: str, *said: ScriptedTurn) -> Iterator[tuple[str, Recordin
             one_provider_config(Origin("http", host, int(port)), protocol, timeout=30)
             + f'model = "{MODELS[protocol]}"\n'
         )
-        built = build_gateway(with_memory_state(parse_config(config, {})), None, {"HOME": "/nonexistent"})
-        with serve_app(built.app) as url:
+        app = build_silent_app(config)
+        with serve_app(app) as url:
             yield url, asked
-        built.app.close()
+        app.close()
 
 
 class Exchanges:
