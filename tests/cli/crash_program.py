@@ -4,6 +4,7 @@ It forks, to save start-up time: one child runs an agent and kills itself at the
 resumes the run. For each n it prints one line of JSON: the journal at the time of death, and the outcome.
 """
 
+import gc
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import jsonschema_rs  # noqa: F401 - imported once instead of in each child
 
 from toolwire.agent import Agent
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
@@ -200,6 +203,7 @@ def main(folder: Path, *, twice: bool) -> None:
     """Run all points. With `twice`, the resuming process is killed at each of its points too, and a third one
     resumes.
     """
+    gc.freeze()  # a collection would copy the memory that the children share
     (folder / "whole").mkdir()
     _, points = run_forked(lambda: run(folder / "whole", None))
     deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.deadlines import DEADLINE
 from tests.support.runtime.cli_process import cli_environment, run_toolwire
+from tests.support.runtime.fork_server import MAIN_PROGRAM, run_forked
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.cli.completion import SHELLS
 from toolwire.journal.store import open_record_store
@@ -51,15 +52,8 @@ def complete(folder: Path, line: str) -> list[str]:
     """Return what bash's script gets for a line whose last word is incomplete."""
     words = line.split(" ")
     variables = {"_TOOLWIRE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run(
-        ["toolwire"],
-        env=shell_environment(folder) | variables,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE,
-    )
+    environment = shell_environment(folder) | variables
+    done = run_forked('import sys; sys.argv[0] = "toolwire"; ' + MAIN_PROGRAM, folder=folder, environment=environment)
     assert done.stderr == ""
     return [item.partition(",")[2] for item in done.stdout.splitlines() if item]
 

@@ -20,13 +20,13 @@ from msgspec import Struct
 from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.gateway.in_process import build_silent_app
+from tests.support.runtime.fork_server import ForkedProcess, start_forked
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
 from toolwire.cli.launch import AGENTS
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
-TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 KEY = "key-of-the-gateway"
 PROVIDERS = "[server]\nport = 9\n" + "".join(
     f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "URL"\n'
@@ -71,14 +71,15 @@ class UserMachine(Struct):
     def record(self) -> AgentRecord:
         return AgentRecord(**json.loads((self.folder / "work" / "told.json").read_text()))
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environment: str) -> ForkedProcess:
         without = {*KEY_VARIABLES.values(), "PATH", "HOME"}
         inherited = {name: value for name, value in os.environ.items() if name not in without}
         home = {"HOME": str(self.folder / "home"), "XDG_STATE_HOME": str(self.folder / "state")}
-        return subprocess.Popen(
-            [*TOOLWIRE, "launch", *arguments],
-            cwd=self.folder / "work",
-            env={
+        return start_forked(
+            "launch",
+            *arguments,
+            folder=self.folder / "work",
+            environment={
                 **inherited,
                 **home,
                 **named_config(self.folder / "work"),
@@ -86,10 +87,7 @@ class UserMachine(Struct):
                 "TMPDIR": str(self.folder / "tmp"),
                 **environment,
             },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
         )
 
     def launch(self, *arguments: str, **environment: str) -> tuple[int, str]:

@@ -6,14 +6,14 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import DEADLINE
-from tests.support.runtime.cli_process import MAIN_PROGRAM, cli_environment, run_toolwire
+from tests.support.runtime.cli_process import cli_environment, run_toolwire
+from tests.support.runtime.fork_server import start_forked
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.errors import Loss
 from toolwire.cli.output.terminal import _COLORS, shorten, text_width
@@ -27,14 +27,7 @@ def run_in_terminal(folder: Path, columns: int, *arguments: str, **variables: st
     handle, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {name: value for name, value in cli_environment(folder).items() if name != "COLUMNS"} | variables
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=end,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=environment,
-    )
+    process = start_forked(*arguments, folder=folder, environment=environment, stdout=end, stderr=subprocess.DEVNULL)
     os.close(end)
     output = b""
     try:

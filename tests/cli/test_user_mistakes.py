@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadlines import DEADLINE
-from tests.support.runtime.cli_process import MAIN_PROGRAM, cli_environment, run_toolwire, start_toolwire
+from tests.support.runtime.cli_process import cli_environment, run_toolwire, start_toolwire
+from tests.support.runtime.fork_server import MAIN_PROGRAM
 
 TRANSLATE = ["translate", "--from", "anthropic", "--to", "gemini"]
 CONFIG_COMMANDS = [

@@ -29,6 +29,8 @@ COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n
 # What `python -m` and `python FILE` do.
 RUN_MODULE = "import runpy, sys; sys.argv.pop(0); runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 RUN_FILE = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+# SDKs that the blocks import; each takes a second.
+SLOW_IMPORTS = ("anthropic", "openai", "mcp")
 # The commands of this environment.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -78,7 +80,13 @@ def test_python_block_runs(block: str, tmp_path: Path) -> None:
     else:
         program.write_text(block, encoding="utf-8")
         command = [RUN_FILE, str(program)]
-    done = run_forked(*command, folder=tmp_path, environment=environment_in(tmp_path), merge_streams=True)
+    done = run_forked(
+        *command,
+        folder=tmp_path,
+        environment=environment_in(tmp_path),
+        merge_streams=True,
+        preload={name for name in SLOW_IMPORTS if f"import {name}" in block},
+    )
     assert done.returncode == 0, done.stdout
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.deadlines import DEADLINE
-from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyless_environment, serve_process
+from tests.support.gateway.process import MESSAGES_REQUEST, serve_process, start_serve
 from tests.support.paths import ROOT
 from toolwire.cli import main
 from toolwire.gateway.config import ConfigError
@@ -139,18 +138,11 @@ def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
 def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy_socket:
         port = str(busy_socket.getsockname()[1])
-        done = subprocess.run(
-            [*SERVE_COMMAND, "--port", port],
-            check=False,
-            capture_output=True,
-            text=True,
-            env=keyless_environment(tmp_path),
-            cwd=tmp_path,
-            timeout=DEADLINE,
-        )
-    assert done.returncode == 2
+        with start_serve(tmp_path, "--port", port) as process:
+            _, errors = process.communicate()
+    assert process.returncode == 2
     reason = f"port {port} is in use by another program; stop it, or choose another with --port"
-    assert done.stderr == f"Error: can't listen on 127.0.0.1:{port}: {reason}\n"
+    assert errors == f"Error: can't listen on 127.0.0.1:{port}: {reason}\n"
 
 
 def test_another_toolwire_on_the_port_is_named(tmp_path: Path) -> None:
@@ -190,18 +182,11 @@ def test_invalid_configuration_is_a_one_line_error(
 ) -> None:
     if config:
         (tmp_path / "toolwire.toml").write_text(config)
-    done = subprocess.run(
-        [*SERVE_COMMAND, "--port", "0", *options],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=keyless_environment(tmp_path),
-        cwd=tmp_path,
-        timeout=DEADLINE,
-    )
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
+    with start_serve(tmp_path, "--port", "0", *options) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 2
+    assert reason in errors
+    assert errors.count("\n") == 1
 
 
 def test_signing_key_file_is_private(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from tests.support.assertions import non_empty
 from tests.support.gateway.process import (
     MESSAGES_REQUEST,
     PROCESS_DEADLINE,
-    SERVE_COMMAND,
     GatewayProcess,
     keyless_environment,
     open_stream,
@@ -23,6 +20,7 @@ from tests.support.gateway.process import (
     serve_with_workers,
     wait_for_process,
 )
+from tests.support.runtime.fork_server import run_forked, start_forked
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server.launch import build_gateway, make_shared_resources
 from toolwire.gateway.server.workers import stop_signals
@@ -187,14 +185,8 @@ sys.exit(Supervisor(serve, 2, close_listener=lambda: None, log=print, backoff=ba
         ("return", "exited with code 0"),
     ],
 )
-def test_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DYING.format(end=end)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_DEADLINE,
-    )
+def test_supervisor_gives_up_on_workers_that_keep_dying(tmp_path: Path, end: str, how: str) -> None:
+    done = run_forked(DYING.format(end=end), folder=tmp_path, environment=os.environ)
     assert done.returncode == 1
     *earlier_lines, last = done.stdout.splitlines()
     assert f"{how}: workers keep dying, giving up" in last
@@ -229,18 +221,15 @@ def test_sighup_is_ignored_under_nohup() -> None:
 def test_workers_need_a_shared_state_file(tmp_path: Path, config: str, reason: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "toolwire.toml").write_text(config)
-    done = subprocess.run(
-        [*SERVE_COMMAND, "--port", "0", "--workers", "2"],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**keyless_environment(tmp_path), "XDG_STATE_HOME": str(tmp_path / "file")},
-        cwd=tmp_path,
-        timeout=PROCESS_DEADLINE,
-    )
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
+    with start_forked(
+        *("serve", "--port", "0", "--workers", "2"),
+        folder=tmp_path,
+        environment={**keyless_environment(tmp_path), "XDG_STATE_HOME": str(tmp_path / "file")},
+    ) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 2
+    assert reason in errors
+    assert errors.count("\n") == 1
 
 
 def test_workers_share_a_signing_key_that_can_not_be_saved(tmp_path: Path) -> None:

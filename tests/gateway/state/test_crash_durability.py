@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +15,13 @@ import httpx
 import pytest
 
 from tests.support.gateway.process import serve_process
+from tests.support.runtime.fork_server import ForkedProcess
 from toolwire.journal import writer
 from toolwire.journal.store import open_existing_store
 
 PATIENCE = 60
 BRIEFLY = 1.0  # for events that must not happen: on a slow machine the test sees less but never fails
-SLOW = [sys.executable, str(Path(__file__).with_name("slow_disk.py")), "serve"]
+SLOW = f"import runpy; runpy.run_path({str(Path(__file__).with_name('slow_disk.py'))!r}, run_name='__main__')"
 
 Asked = Callable[[httpx.Client], str]
 
@@ -73,7 +72,7 @@ def item(client: httpx.Client) -> str:
 ALL = [buffered, streamed, interaction, background, background_stream, conversation, item]
 
 
-def ask_and_kill(root: str, ask: Asked, killed: subprocess.Popen[str]) -> str:
+def ask_and_kill(root: str, ask: Asked, killed: ForkedProcess) -> str:
     """Return the path of the stored object; the gateway is killed before anything else happens."""
     with httpx.Client(base_url=root, timeout=PATIENCE) as client:
         object_path = ask(client)
@@ -108,7 +107,7 @@ def test_acknowledged_state_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
 def test_response_is_stored_before_it_is_acknowledged(ask: Asked, tmp_path: Path) -> None:
     """The same with a slow disk, which leaves time for a kill in between."""
-    with serve_process(tmp_path, command=SLOW) as (process, root):
+    with serve_process(tmp_path, program=SLOW) as (process, root):
         stored_paths: list[str] = []
         client = threading.Thread(target=lambda: stored_paths.append(ask_and_kill(root, ask, process)), daemon=True)
         client.start()

@@ -6,11 +6,9 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,8 +17,8 @@ import httpx
 
 from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE
+from tests.support.runtime.fork_server import MAIN_PROGRAM, ForkedProcess, start_forked
 
-SERVE_COMMAND = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve"]
 MESSAGES_REQUEST = {"model": "any-name", "max_tokens": 99, "messages": [{"role": "user", "content": "Say heliotrope."}]}
 
 
@@ -29,13 +27,15 @@ def keyless_environment(home: Path) -> dict[str, str]:
     return {**environment, "HOME": str(home), "XDG_STATE_HOME": str(home), **named_config(home)}
 
 
+def start_serve(home: Path, *options: str, program: str = MAIN_PROGRAM) -> ForkedProcess:
+    """Start `toolwire serve`, or the program, in this folder."""
+    environment = keyless_environment(home)
+    return start_forked("serve", *options, folder=home, environment=environment, program=program)
+
+
 @contextmanager
-def serve_process(
-    home: Path, *options: str, command: Sequence[str] = SERVE_COMMAND
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(
-        [*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True, env=keyless_environment(home), cwd=home
-    )
+def serve_process(home: Path, *options: str, program: str = MAIN_PROGRAM) -> Iterator[tuple[ForkedProcess, str]]:
+    process = start_serve(home, "--port", "0", *options, program=program)
     try:
         assert process.stderr is not None
         found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
@@ -44,8 +44,7 @@ def serve_process(
     finally:
         process.kill()
         process.wait(DEADLINE)
-        if process.stderr is not None:
-            process.stderr.close()
+        process.close_streams()
 
 
 PROCESS_DEADLINE = 120.0
@@ -54,7 +53,7 @@ PROCESS_DEADLINE = 120.0
 class GatewayProcess:
     """A gateway in processes of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], home: Path, root: str, log: list[str]) -> None:
+    def __init__(self, process: ForkedProcess, home: Path, root: str, log: list[str]) -> None:
         self.process = process
         self.home = home
         self.root = root
@@ -126,11 +125,11 @@ def wait_for_process(condition: Callable[[], bool]) -> None:
 def serve_with_workers(
     home: Path, *options: str, file_limits: tuple[int, int] | None = None
 ) -> Iterator[GatewayProcess]:
-    """Start a gateway with several workers; `files` is the soft and hard limit of open files."""
-    command = [*SERVE_COMMAND, "--port", "0", *options]
+    """Start a gateway with several workers; `file_limits` are the soft and hard limit of open files."""
+    program = MAIN_PROGRAM
     if file_limits is not None:
-        command = ["sh", "-c", f'ulimit -Sn {file_limits[0]}; ulimit -Hn {file_limits[1]}; exec "$@"', "sh", *command]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=keyless_environment(home), cwd=home)
+        program = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {file_limits}); {program}"
+    process = start_serve(home, "--port", "0", *options, program=program)
     assert process.stderr is not None
     found = re.fullmatch(r"toolwire listens on (http://127\.0\.0\.1:\d+)\n", process.stderr.readline())
     assert found is not None
@@ -143,7 +142,7 @@ def serve_with_workers(
     finally:
         served.kill()
         reading.join(PROCESS_DEADLINE)
-        process.stderr.close()
+        process.close_streams()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +15,10 @@ from typing import Any
 
 from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE
-from tests.support.runtime.fork_server import run_forked
+from tests.support.runtime.fork_server import MAIN_PROGRAM, ForkedProcess, run_forked, start_forked
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 
-MAIN_PROGRAM = "from toolwire.cli import main; main()"
 # The process gets the terminal as its controlling terminal, so that Ctrl-C sends a signal.
 TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN_PROGRAM}"
 
@@ -48,25 +46,20 @@ class CliResult:
 def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
     """Run the command in this folder without a terminal; `variables` override the environment."""
     environment = cli_environment(folder) | variables
-    return CliResult(run_forked(MAIN_PROGRAM, *arguments, folder=folder, environment=environment, stdin=stdin))
-
-
-def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
-        cwd=folder,
-        env=cli_environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    preload = ["toolwire.runtime.mcp.toolset"] if arguments[0] == "mcp" else []
+    return CliResult(
+        run_forked(MAIN_PROGRAM, *arguments, folder=folder, environment=environment, stdin=stdin, preload=preload)
     )
+
+
+def start_toolwire(folder: Path, *arguments: str) -> ForkedProcess:
+    return start_forked(*arguments, folder=folder, environment=cli_environment(folder))
 
 
 class Terminal:
     """A pseudo-terminal with a running command."""
 
-    def __init__(self, handle: int, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, handle: int, process: ForkedProcess) -> None:
         self._handle = handle
         self._process = process
         self.output = ""
@@ -117,19 +110,20 @@ def open_terminal(
     """Start the command, or a program, in a pseudo-terminal; with `stdin`, standard input is this text instead."""
     handle, terminal_end = pty.openpty()
     program = program if stdin is None else program.replace("ioctl(0", "ioctl(2")
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        env=cli_environment(folder),
+    process = start_forked(
+        *arguments,
+        folder=folder,
+        environment=cli_environment(folder),
+        program=program,
         stdin=terminal_end if stdin is None else subprocess.PIPE,
         stdout=terminal_end,
         stderr=terminal_end,
-        start_new_session=True,
+        new_session=True,
     )
     os.close(terminal_end)
     try:
         if stdin is not None and process.stdin is not None:
-            process.stdin.write(stdin.encode())
+            process.stdin.write(stdin)
             process.stdin.close()
         yield Terminal(handle, process)
     finally:
