@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.engine import Finding, Target, run_hypothesis, run_random
 from tests.fuzz.targets import all_targets
 
-CASES = 25
+CASES = 10
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)

@@ -11,7 +11,7 @@ from tests.support.samples.corpus import needs_recordings
 from tests.support.samples.text_calls import all_cases, fixture_cases, outcome, parse_pieces, parse_text
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
 
-EXAMPLES = 10_000 if os.environ.get("TOOLWIRE_WHOLE_CORPUS") else 1_000
+EXAMPLES = 10_000 if os.environ.get("TOOLWIRE_WHOLE_CORPUS") else 400
 TOOLS: dict[str, Raw | None] = {
     "get_weather": Raw(b'{"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}'),
     "now": None,

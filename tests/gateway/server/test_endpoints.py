@@ -152,12 +152,17 @@ def test_compressed_body_is_decoded(encoding: str, pack: object) -> None:
         ("gzip," * 9, b"{}", 415),
         ("gzip", b"{}", 400),
         ("gzip", gzip.compress(b"{" + b" " * 100)[:-10], 400),
-        ("gzip", gzip.compress(b" " * 50_000_000), 413),
-        ("gzip, gzip", gzip.compress(gzip.compress(b" " * 50_000_000)), 413),
+        ("gzip", None, 413),
+        ("gzip, gzip", None, 413),
     ],
     ids=["unknown", "too many layers", "not packed", "cut", "bomb", "bomb in a bomb"],
 )
-def test_invalid_compressed_body_is_refused(encoding: str, body: bytes, status: int) -> None:
+def test_invalid_compressed_body_is_refused(encoding: str, body: bytes | None, status: int) -> None:
+    if body is None:
+        body = b" " * 50_000_000
+        for _ in encoding.split():
+            body = gzip.compress(body, 1)
+
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, extra_config="[limits]\nbody = 1000000") as gateway:

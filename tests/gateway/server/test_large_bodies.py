@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 import time
+from functools import cache
 from typing import Any
 
 import pytest
@@ -43,29 +44,16 @@ def turns(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{"role": ("user", "assistant")[number % 2], "content": "x", **more} for number in range(count)]
 
 
-LARGE = {
-    "many messages": (CHAT, chat(turns(MANY))),
-    "one long picture": (
-        CHAT,
-        chat(
-            [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 8_000_000}}
-                    ],
-                }
-            ]
-        ),
-    ),
-    "many contents": (
-        "/v1beta/models/m:generateContent",
-        json.dumps(
-            {"contents": [{"role": ("user", "model")[n % 2], "parts": [{"text": "y"}]} for n in range(MANY)]}
-        ).encode(),
-    ),
-    "items of a conversation": ("/v1/conversations", json.dumps({"items": turns(MANY)}).encode()),
-}
+@cache
+def large_requests() -> dict[str, tuple[str, bytes]]:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 8_000_000}}
+    contents = [{"role": ("user", "model")[number % 2], "parts": [{"text": "y"}]} for number in range(MANY)]
+    return {
+        "many messages": (CHAT, chat(turns(MANY))),
+        "one long picture": (CHAT, chat([{"role": "user", "content": [picture]}])),
+        "many contents": ("/v1beta/models/m:generateContent", json.dumps({"contents": contents}).encode()),
+        "items of a conversation": ("/v1/conversations", json.dumps({"items": turns(MANY)}).encode()),
+    }
 
 
 LIMIT = 0.02
@@ -108,10 +96,10 @@ async def measure_once(gateway: RunningGateway, path: str, body: bytes | None) -
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
-@pytest.mark.parametrize("case", LARGE)
+@pytest.mark.parametrize("case", ["many messages", "one long picture", "many contents", "items of a conversation"])
 def test_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
     """On the loop these took 100 ms to seconds; the test's upstream and client run on it, too."""
-    path, body = LARGE[case]
+    path, body = large_requests()[case]
     upstream_body = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
 
     async def work() -> None:

@@ -29,7 +29,12 @@ def example_count(thorough: int) -> int:
 
 def is_sampled(name: str, target: str, *, one_in: int = 3) -> bool:
     """Return whether a recording or path is tried with this target; over all targets, each is tried."""
-    return WHOLE_CORPUS or (crc32(name.encode()) + PROTOCOL_NAMES.index(target)) % one_in == 0
+    return is_selected(name, PROTOCOL_NAMES.index(target), one_in=one_in)
+
+
+def is_selected(name: str, number: int, *, one_in: int) -> bool:
+    """Return whether a name is tried with the variant of this number."""
+    return WHOLE_CORPUS or (crc32(name.encode()) + number) % one_in == 0
 
 
 def sample_for_target(samples: dict[str, Any], target: str) -> dict[str, Any]:
