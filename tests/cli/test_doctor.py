@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.support.gateway.in_process import build_silent_app
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection, parse_config
@@ -82,7 +83,7 @@ def test_provider_without_its_variable_is_a_problem(base_url: str, tmp_path: Pat
 
 def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     config = '[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
-    with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url, serve_app(Simulator()) as other:
+    with serve_app(build_silent_app(config)) as url, serve_app(Simulator()) as other:
         found = {address: doctor(tmp_path, f"[server]\nport = {address[-5:]}\n").output for address in (url, other)}
     address = url.removeprefix("http://")
     running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
