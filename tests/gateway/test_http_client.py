@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import threading
+import socket
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ import pytest
 from google import genai
 
 import toolwire
-from tests.support.deadlines import wait_until
+from tests.support.deadlines import DEADLINE
 from tests.support.servers.asgi import serve_app
 from toolwire.gateway.config import Config, ProviderSection
 from toolwire.upstream.simulator.app import Simulator
@@ -188,11 +188,13 @@ def test_reader_that_leaves_frees_the_upstream() -> None:
 
 
 def test_closed_client_stops_its_simulator() -> None:
-    before = threading.active_count()
-    client = toolwire.http_client("openai/gpt-5.5")
+    client: Any = toolwire.http_client("openai/gpt-5.5")
     assert client.get("/v1/models").status_code == 200
+    address = client._transport._gateway._gateway.simulator_socket.getsockname()
+    socket.create_connection(address, DEADLINE).close()
     client.close()
-    wait_until(lambda: threading.active_count() <= before + 1)  # the background loop stays
+    with pytest.raises(ConnectionError):
+        socket.create_connection(address, DEADLINE)
     with pytest.raises(toolwire.ToolwireError, match="closed"):
         toolwire_request_after_close(client)
 
