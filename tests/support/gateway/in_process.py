@@ -71,7 +71,11 @@ def question_request(
 
 def with_memory_state(config: Config) -> Config:
     """Keep state in memory unless the configuration names a file."""
-    return config if config.state.path is not None else replace(config, state=StateSection(path=":memory:"))
+    return (
+        config
+        if config.state.path is not None or config.state.url is not None
+        else replace(config, state=StateSection(path=":memory:"))
+    )
 
 
 def build_silent_app(config: Config | str) -> App:

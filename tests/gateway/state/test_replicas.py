@@ -1,0 +1,164 @@
+"""Two gateways that share a PostgreSQL database: each continues what the other began, and survives an outage."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.bodies.minimal import anthropic_response
+from tests.support.gateway.in_process import RunningGateway, one_provider_config, run_async, run_gateway
+from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.servers.http_responses import http_response
+from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.upstream.transport import UpstreamResponse
+
+pytestmark = pytest.mark.postgres
+
+FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
+SIGNED = anthropic_response(
+    {"type": "thinking", "thinking": "hm", "signature": "c2lnbmVkIGJ5IHRoZSBwcm92aWRlciwgbm9ib2R5IGVsc2U="},
+    {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}},
+    stop_reason="tool_use",
+)
+KEYS = '[server]\nseal_keys = ["the same key on all replicas"]\n'
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+@asynccontextmanager
+async def two_replicas(
+    url: str, *answers: dict[str, Any]
+) -> AsyncIterator[tuple[RunningGateway, RunningGateway, ScriptedUpstream]]:
+    script = ScriptedUpstream(*[http_response("200 OK", json.dumps(answer).encode()) for answer in answers or (FINE,)])
+    async with serve_upstream(script) as origin:
+        config = one_provider_config(origin, "anthropic", extra_config=f'{KEYS}[state]\nurl = "{url}"\n')
+        async with run_gateway(config) as first, run_gateway(config) as second:
+            yield first, second, script
+
+
+async def post(gateway: RunningGateway, path: str, **body: Any) -> tuple[int, Any, dict[str, str]]:
+    response: UpstreamResponse = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
+    data = await response.read(1_000_000)
+    return response.status, json.loads(data) if data.startswith(b"{") else data, dict(response.headers)
+
+
+def test_any_replica_continues_a_stored_response(postgres_url: str) -> None:
+    async def work() -> None:
+        async with two_replicas(postgres_url) as (first, second, script):
+            _, began, _ = await post(first, "/v1/responses", input="one", store=True)
+            status, found = await second.get(f"/v1/responses/{began['id']}")
+            assert (status, json.loads(found)["id"]) == (200, began["id"])
+            status, _, _ = await post(second, "/v1/responses", input="two", previous_response_id=began["id"])
+            assert status == 200
+            sent = script.bodies[-1]["messages"]
+            assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+            _, conversation, _ = await post(second, "/v1/conversations")
+            for gateway in (first, second):
+                status, _, _ = await post(gateway, "/v1/responses", input="three", conversation=conversation["id"])
+                assert status == 200
+            assert len(script.bodies[-1]["messages"]) == 3
+
+    run_async(work())
+
+
+def test_any_replica_follows_and_finishes_a_background_response(postgres_url: str) -> None:
+    async def work() -> None:
+        async with two_replicas(postgres_url) as (first, second, _):
+            _, began, _ = await post(first, "/v1/responses", input="one", background=True, stream=False)
+            path = f"/v1/responses/{began['id']}"
+            status, streamed = await second.get(f"{path}?stream=true")
+            assert status == 200
+            assert b"response.completed" in streamed
+            _, found = await second.get(path)
+            assert json.loads(found)["status"] == "completed"
+
+    run_async(work())
+
+
+def test_any_replica_reports_the_losses_of_an_exchange(postgres_url: str) -> None:
+    async def work() -> None:
+        async with two_replicas(postgres_url) as (first, second, _):
+            body = {"messages": [{"role": "user", "content": "hello"}], "logit_bias": {"1": 2}}
+            for stream in (False, True):
+                _, _, headers = await post(first, "/v1/chat/completions", stream=stream, **body)
+                path = f"/toolwire/exchanges/{headers['toolwire-exchange']}/losses"
+                reports = [json.loads((await gateway.get(path))[1]) for gateway in (first, second)]
+                assert reports[0] == reports[1]
+                assert "/logit_bias" in [loss["path"] for loss in reports[1]["losses"]]
+            assert (await second.get("/toolwire/exchanges/ex_0123456789abcdef/losses"))[0] == 404
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_withheld_signature_is_stored_before_the_last_byte(stream: bool, postgres_url: str) -> None:
+    """The response waits while another session keeps the gateway from writing; then the other replica knows it."""
+
+    async def work() -> None:
+        async with two_replicas(postgres_url, SIGNED, FINE) as (first, second, script):
+            question = {"role": "user", "content": "Look."}
+            body = {"messages": [question], "tools": [LOOK], "stream": stream, "reasoning_effort": "high"}
+            assert (await post(first, "/v1/responses", input="", store=False))[0] >= 200  # the tables exist
+            script.requests.clear()
+            async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as observer:
+                locker = await psycopg.AsyncConnection.connect(postgres_url)
+                await locker.execute("LOCK TABLE toolwire.kept IN SHARE MODE")
+                answer = asyncio.create_task(post(first, "/v1/chat/completions", **body))
+                while not await blocked_writes(observer):
+                    await asyncio.sleep(0.01)
+                    assert not answer.done()
+                await locker.close()
+            _, answered, _ = await answer
+            call = (
+                {"id": "toolu_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+                if isinstance(answered, bytes)
+                else answered["choices"][0]["message"]["tool_calls"][0]
+            )
+            messages = [
+                question,
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": "seen"},
+            ]
+            await post(second, "/v1/chat/completions", **body | {"messages": messages, "stream": False})
+            assistant = script.bodies[-1]["messages"][1]["content"]
+            assert assistant[0].get("signature") == SIGNED["content"][0]["signature"]
+
+    run_async(work())
+
+
+async def blocked_writes(observer: "psycopg.AsyncConnection[Any]") -> bool:
+    cursor = await observer.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'toolwire.kept'::regclass")
+    return await cursor.fetchone() is not None
+
+
+@pytest.fixture
+def private_server(postgres_server: PostgresServer) -> Any:
+    """A server that the test may stop."""
+    del postgres_server  # skips the test where there are no programs
+    with run_postgres() as server:
+        yield server
+
+
+def test_gateway_serves_what_it_can_without_its_database(private_server: PostgresServer) -> None:
+    async def work() -> None:
+        async with two_replicas(private_server.url) as (first, second, _):
+            _, began, _ = await post(first, "/v1/responses", input="one", store=True)
+            await asyncio.to_thread(private_server.stop, "immediate")
+            chat = [{"role": "user", "content": "hello"}]
+            for gateway in (first, second):
+                status, body, _ = await post(gateway, "/v1/responses", input="x", previous_response_id=began["id"])
+                assert status == 503, body
+                assert "state is unavailable" in body["error"]["message"]
+                assert (await post(gateway, "/v1/chat/completions", messages=chat))[0] == 200
+                assert json.loads((await gateway.get("/healthz"))[1])["status"] == "degraded"
+            await asyncio.to_thread(private_server.start)
+            for gateway in (first, second):
+                while (await gateway.get("/healthz"))[1] != b'{"status":"ok"}':  # noqa: ASYNC110 - asking tries the store
+                    await asyncio.sleep(0.05)
+                status, body, _ = await post(gateway, "/v1/responses", input="x", previous_response_id=began["id"])
+                assert status == 200, body
+
+    run_async(work())
