@@ -5,11 +5,15 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from toolwire.cli.inputs import config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
+
+if TYPE_CHECKING:
+    from toolwire.gateway.config import Config
 
 
 @click.command("serve", short_help="Run the gateway.")
@@ -52,9 +56,17 @@ def command(
 
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
-        config = load_config(config_path).config
-        config = override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
-        exit_code = run_gateway(config, default_model(model), workers, lambda text: click.echo(text, err=True))
+
+        def load() -> "Config":
+            """Read the configuration files, with the options of the command line above them."""
+            config = load_config(config_path).config
+            return override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
+
+        def echo(text: str) -> None:
+            """Print the start-up message."""
+            click.echo(text, err=True)
+
+        exit_code = run_gateway(load, default_model(model), workers, echo)
     sys.exit(exit_code)
 
 

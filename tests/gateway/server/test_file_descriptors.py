@@ -67,7 +67,7 @@ def test_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
         stalled_upstream = StalledUpstream()
         async with run_stalled_gateway(stalled_upstream, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
             streams = [await gateway.send_question(protocol, stream=True) for _ in range(2)]
-            gateway.gateway.app._dispatcher._transport._max_connections = 2
+            gateway.gateway.app._dispatcher.transport._max_connections = 2
             refused = await gateway.send_question(protocol)
             assert refused.status == 503
             error = decode_error(protocol, 503, await refused.read(10_000))

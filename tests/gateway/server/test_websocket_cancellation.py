@@ -52,7 +52,7 @@ def test_client_that_leaves_while_an_event_is_sent_releases_the_upstream(sent_ev
             app = build_gateway(config, None, {"HOME": "/nonexistent"}).app
             await app(SCOPE, receive, send)
             await run_event_loop()
-            open_connections = app._dispatcher._transport._open
+            open_connections = app._dispatcher.transport._open
             app.close()
             assert outgoing[0]["type"] == "websocket.accept"
             assert not open_connections

@@ -25,7 +25,7 @@ class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class ServerSection(Section, frozen=True, kw_only=True):
-    """`[server]`: the listening address, keys, and allowed hosts and origins."""
+    """`[server]`: the listening address, keys, allowed hosts and origins, and the form of log lines."""
 
     host: str = "127.0.0.1"
     port: Port = 4000
@@ -33,6 +33,7 @@ class ServerSection(Section, frozen=True, kw_only=True):
     seal_keys: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    log: Literal["text", "json"] = "text"
 
 
 class KeySection(Section, frozen=True, kw_only=True):

@@ -83,7 +83,7 @@ class Dispatcher:
         models: Mapping[str, ModelInfo] | None = None,
         compaction: CompactionSection | None = None,
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         catalog = ModelCatalog(transport, models)
         self.services = ExchangeServices(
             router=router,
@@ -110,7 +110,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Close connections, emulation, worker threads and state."""
-        self._transport.close()
+        self.transport.close()
         self.services.emulator.close()
         self.services.conversation_state.close()
 

@@ -6,11 +6,14 @@ A loss report is stored as JSON for each exchange, and shortened for a response 
 """
 
 import asyncio
+import json
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -21,6 +24,7 @@ from toolwire.canonical.response import Usage
 from toolwire.upstream.asgi import Header
 
 FLUSH_INTERVAL = 0.05
+_PROBE_PATHS = ("/healthz", "/livez", "/readyz")
 LIMIT_LINES = 1000
 LIMIT_WORD = 256
 LIMIT_TEXT = 300
@@ -51,6 +55,35 @@ class RequestRecord(Struct, kw_only=True):
     usage: Usage | None = None
     error: str = ""
     exception: Exception | None = None
+    request_id: str = ""  # as the client sent it in `x-request-id`
+    trace: str = ""  # id of the client's trace
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the request as the members of a line of JSON; members without a value are left out."""
+        usage = self.usage
+        responded_at = self.responded_at
+        members = {
+            "status": self.status or 499,
+            "method": self.method,
+            "path": self.path[:LIMIT_TEXT],
+            "client": self.client,
+            "provider": self.provider,
+            "model": self.model[:LIMIT_TEXT],
+            "requested_model": self.requested[:LIMIT_TEXT],
+            "ms": round(1000 * self.duration, 1),
+            "first_ms": None if responded_at is None else round(1000 * (responded_at - self.started_at), 1),
+            "streamed": self.streamed or None,
+            "input_tokens": None if usage is None else usage.input_tokens,
+            "output_tokens": None if usage is None else usage.output_tokens,
+            "losses": self.losses or None,
+            "loss_errors": self.loss_errors or None,
+            "failovers": self.failovers or None,
+            "exchange": self.id,
+            "request_id": self.request_id,
+            "trace": self.trace,
+            "error": self.error[:LIMIT_TEXT] or ("the upstream failed during the response" if self.failed else ""),
+        }
+        return {name: value for name, value in members.items() if value not in (None, "")}
 
     def format_line(self, clock: str) -> str:
         """Return the line of the access log; `clock` is the time of day that it starts with."""
@@ -73,7 +106,8 @@ class RequestRecord(Struct, kw_only=True):
         duration = f"{self.duration * 1000:.0f}ms"
         status = self.status or 499
         start = f"{clock} {status} {self.method} {path}{backend}"
-        return f"{start} {duration}{stream}{tokens}{losses} {self.id}{error}"
+        request = f" request={_escape_word(self.request_id)}" if self.request_id else ""
+        return f"{start} {duration}{stream}{tokens}{losses} {self.id}{request}{error}"
 
 
 @lru_cache(maxsize=256)
@@ -102,14 +136,27 @@ def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
 
 def _format_traceback(error: Exception) -> str:
     """Return the end of a traceback, with every line marked, as error messages may contain line breaks."""
-    text = "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
-    return "".join(f"  | {_escape_text(line, LIMIT_TRACEBACK)}\n" for line in text.split("\n"))
+    lines = _traceback_text(error).split("\n")
+    return "".join(f"  | {_escape_text(line, LIMIT_TRACEBACK)}\n" for line in lines)
+
+
+def _traceback_text(error: Exception) -> str:
+    """Return the end of a traceback."""
+    return "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
+
+
+def _json_line(members: dict[str, Any]) -> str:
+    """Return a line of JSON in ASCII, with the time; nothing in it controls a terminal."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, **members}).replace("\x7f", "\\u007f") + "\n"
 
 
 class AccessLog:
     """Writes the log to stderr in batches, as a write costs more than formatting a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_json: bool = False) -> None:
+        """With `is_json`, each line is a JSON object."""
+        self._is_json = is_json
         self._records: list[RequestRecord] = []
 
     def add_record(self, record: RequestRecord) -> None:
@@ -122,7 +169,10 @@ class AccessLog:
 
     def write_line(self, text: str) -> None:
         """Write a line that is not about a request; callable from any thread."""
-        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_escape_text(text)}\n")
+        if self._is_json:
+            sys.stderr.write(_json_line({"message": text[:LIMIT_TRACEBACK]}))
+        else:
+            sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_escape_text(text)}\n")
 
     def flush(self) -> None:
         """Write all pending records."""
@@ -130,10 +180,14 @@ class AccessLog:
         clock = time.strftime("%H:%M:%S")
         output: list[str] = []
         for record in records:
-            if record.path != "/healthz":
-                output.append(record.format_line(clock) + "\n")
+            if record.path not in _PROBE_PATHS:
+                output.append(_json_line(record.as_json()) if self._is_json else record.format_line(clock) + "\n")
             if record.exception is not None:
-                output.append(_format_traceback(record.exception))
+                output.append(
+                    _json_line({"exchange": record.id, "traceback": _traceback_text(record.exception)})
+                    if self._is_json
+                    else _format_traceback(record.exception)
+                )
         if output:
             sys.stderr.write("".join(output))
 

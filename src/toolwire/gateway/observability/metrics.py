@@ -5,12 +5,14 @@ region, so there are no locks, and any worker can read all regions. A region out
 continues its counts.
 """
 
+import asyncio
 import mmap
 import re
 import struct
+import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from zlib import crc32
 
@@ -154,7 +156,6 @@ class LossStore:
 LIMIT_BATCH = 100
 LIMIT_LABEL = 200
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_BUCKET_LABELS = [*(f"{bucket:g}" for bucket in _BUCKETS), "+Inf"]
 _REQUESTS = "toolwire_requests_total"
 _TOKENS = "toolwire_tokens_total"
 _COST = "toolwire_cost_dollars_total"
@@ -167,6 +168,10 @@ _STREAMS = "toolwire_streams"
 _WRITTEN = "toolwire_journal_written_total"
 _DROPPED = "toolwire_journal_dropped_total"
 _SECONDS = "toolwire_request_seconds"
+_FIRST = "toolwire_first_token_seconds"
+_LAG = "toolwire_event_loop_lag_seconds"
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_LAG_INTERVAL = 0.5
 _RARE_FAMILIES = (
     (_COST, "counter"),
     (_REFUSED_SETTINGS, "counter"),
@@ -192,8 +197,12 @@ class Metrics:
         self._loss_error_slot = self._slot(f'{_LOSSES}{{severity="error"}}')
         self._loss_warning_slot = self._slot(f'{_LOSSES}{{severity="warning"}}')
         self._streams_slot = self._slot(_STREAMS)
-        self._bucket_slots = [self._slot(f'{_SECONDS}_bucket{{le="{le}"}}') for le in _BUCKET_LABELS]
+        self._bucket_slots = [self._slot(f'{_SECONDS}_bucket{{le="{le}"}}') for le in _bucket_labels(_BUCKETS)]
         self._seconds_slot = self._slot(f"{_SECONDS}_sum")
+        self._first_slots = [self._slot(f'{_FIRST}_bucket{{le="{le}"}}') for le in _bucket_labels(_BUCKETS)]
+        self._first_sum_slot = self._slot(f"{_FIRST}_sum")
+        self._lag_slots = [self._slot(f'{_LAG}_bucket{{le="{le}"}}') for le in _bucket_labels(_LAG_BUCKETS)]
+        self._lag_sum_slot = self._slot(f"{_LAG}_sum")
         self._values[self._streams_slot] = 0  # streams of a previous worker have ended
         for name, _ in list(counters.samples()):
             if name.startswith(_BREAKERS):
@@ -236,6 +245,15 @@ class Metrics:
         """Set the number of open streams."""
         self._values[self._streams_slot] = streams
 
+    async def measure_lag(self) -> None:
+        """Measure twice a second how late the event loop wakes up, until cancelled."""
+        while True:
+            due = time.monotonic() + _LAG_INTERVAL
+            await asyncio.sleep(_LAG_INTERVAL)
+            lag = max(0.0, time.monotonic() - due)
+            self._values[self._lag_slots[bisect_left(_LAG_BUCKETS, lag)]] += 1
+            self._values[self._lag_sum_slot] += lag
+
     def set_journal_counts(self, written: int, dropped: int) -> None:
         """Publish the journal's counts, which start at zero in each process."""
         initial_written, initial_dropped = self._journal_start
@@ -267,6 +285,10 @@ class Metrics:
             added[self._loss_warning_slot] += record.losses - record.loss_errors
         added[self._seconds_slot] += seconds
         added[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
+        if record.streamed and record.responded_at is not None:
+            first = record.responded_at - record.started_at
+            added[self._first_slots[bisect_left(_BUCKETS, first)]] += 1
+            added[self._first_sum_slot] += first
         if (usage := record.usage) is not None:
             input_slot, output_slot = self._tokens.get(record.provider) or self._token_slots(record.provider)
             added[input_slot] += usage.input_tokens or 0
@@ -298,12 +320,28 @@ class Metrics:
                 lines += _render_family(family, kind, totals)
         if journal is not None:
             lines += _render_family(_WRITTEN, "counter", totals) + _render_family(_DROPPED, "counter", totals)
-        lines.append(f"# TYPE {_SECONDS} histogram")
-        buckets = [f'{_SECONDS}_bucket{{le="{le}"}}' for le in _BUCKET_LABELS]
-        counts = list(accumulate(totals[bucket] for bucket in buckets))
-        lines += [f"{bucket} {count:.0f}" for bucket, count in zip(buckets, counts, strict=True)]
-        lines += [f"{_SECONDS}_sum {totals[f'{_SECONDS}_sum']:.6f}", f"{_SECONDS}_count {counts[-1]:.0f}"]
+        lines += _render_histogram(_SECONDS, _BUCKETS, totals)
+        lines += _render_histogram(_FIRST, _BUCKETS, totals)
+        lines += _render_histogram(_LAG, _LAG_BUCKETS, totals)
         return ("\n".join(lines) + "\n").encode()
+
+
+def _bucket_labels(bounds: Sequence[float]) -> list[str]:
+    """Return the labels of the buckets of a histogram."""
+    return [*(f"{bound:g}" for bound in bounds), "+Inf"]
+
+
+def _render_histogram(name: str, bounds: Sequence[float], totals: dict[str, float]) -> list[str]:
+    """Return the lines of a histogram: its type, the buckets, sum and count."""
+    buckets = [f'{name}_bucket{{le="{le}"}}' for le in _bucket_labels(bounds)]
+    counts = list(accumulate(totals[bucket] for bucket in buckets))
+    lines = [f"{bucket} {count:.0f}" for bucket, count in zip(buckets, counts, strict=True)]
+    return [
+        f"# TYPE {name} histogram",
+        *lines,
+        f"{name}_sum {totals[f'{name}_sum']:.6f}",
+        f"{name}_count {counts[-1]:.0f}",
+    ]
 
 
 def _render_family(name: str, kind: str, totals: dict[str, float]) -> list[str]:

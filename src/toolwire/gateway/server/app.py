@@ -43,14 +43,17 @@ from toolwire.gateway.server.request import (
     requested_strictness,
 )
 from toolwire.gateway.server.stream_sender import StreamedResponse, StreamSender
+from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.loss_reports import SharedLossReports
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.cache_share import estimate_cache_share
 from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Receive, Scope, Send, run_lifespan
+from toolwire.upstream.transport import Transport
 
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
+_PROBE_PATHS = ("/healthz", "/livez", "/readyz")
 _POST_PATHS = ("/toolwire/translate", "/api/show")
 _GET_PATHS = ("/", "/metrics", "/api/version", "/api/ps", *MODEL_LIST_PATHS)
 
@@ -69,6 +72,8 @@ ENDPOINTS = (
     ("/toolwire/exchanges/{id}/losses", "GET  losses of an exchange"),
     ("/metrics", "GET  metrics"),
     ("/healthz", "GET  health"),
+    ("/livez", "GET  liveness"),
+    ("/readyz", "GET  readiness"),
     ("/", "GET  the console, for browsers"),
 )
 """The paths that the gateway serves, each with its method and purpose."""
@@ -95,6 +100,9 @@ class MethodNotAllowed(RequestRejected):
 
 class App:
     """The gateway as an ASGI application."""
+
+    is_stopping = False
+    """Whether requests under way are the last ones."""
 
     def __init__(
         self,
@@ -171,6 +179,22 @@ class App:
         if self._accounting is not None:
             self._accounting.close()
 
+    def retire(self) -> None:
+        """Close what the app does not share with the one that follows it after a reload."""
+        self._dispatcher.services.emulator.close()
+        if self._recorder is not None:
+            self._recorder.journal.close()
+
+    @property
+    def transport(self) -> Transport:
+        """The connections to providers."""
+        return self._dispatcher.transport
+
+    @property
+    def conversation_state(self) -> ConversationState:
+        """The stored responses and conversations."""
+        return self._dispatcher.services.conversation_state
+
     def end_feeds(self) -> None:
         """End the console's feeds, which would delay a stop of the server."""
         if self._console is not None:
@@ -222,8 +246,10 @@ class App:
 
     async def _serve_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch | None) -> None:
         """Check access, then serve the request by its path."""
-        if http_request.path == "/healthz":
-            await http_request.respond(200, self._encode_health(), [JSON_HEADER])
+        http_request.read_trace_headers()
+        if http_request.path in _PROBE_PATHS:
+            status, body = self._probe(http_request.path)
+            await http_request.respond(status, body, [JSON_HEADER])
             return
         if (reason := self._authenticator.rejection_reason(http_request.headers)) is not None:
             raise RequestRejected(ApiError(kind="permission", message=reason, status=403))
@@ -246,6 +272,18 @@ class App:
             await self._serve_stored_resource(http_request, codec)
         else:
             await self._serve_resource(http_request, codec)
+
+    def _probe(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of a probe: whether the process lives, takes requests, or has problems."""
+        if path == "/livez":
+            return 200, b'{"status":"alive"}'
+        if path == "/readyz":
+            return (503, b'{"status":"stopping"}') if self.is_stopping else (200, b'{"status":"ready"}')
+        return 200, self._encode_health()
+
+    def start_lag_probe(self) -> "asyncio.Task[None]":
+        """Start to measure how late the event loop is."""
+        return asyncio.create_task(self._metrics.measure_lag())
 
     def _encode_health(self) -> bytes:
         """Return the body of `/healthz`: degraded if state or journal fail, still with status 200."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import hashlib
 import os
 import resource
 import secrets
@@ -10,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -17,6 +19,7 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolwire.canonical.errors import ToolwireError
 from toolwire.gateway.config import (
     Config,
     ConfigError,
@@ -49,7 +52,8 @@ from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator
 from toolwire.gateway.server.http import uvicorn_options
-from toolwire.gateway.server.workers import Supervisor, stop_signals
+from toolwire.gateway.server.reloading import REFUSED_RELOAD, LiveGateway, Rebuild
+from toolwire.gateway.server.workers import STOP_SIGNALS, Supervisor
 from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
@@ -125,9 +129,13 @@ def build_gateway(
     worker: int = 0,
     model: str | None = None,
     log: AccessLog | None = None,
+    predecessor: Gateway | None = None,
 ) -> Gateway:
-    """Build the gateway of one worker; with `model`, all requests go there."""
-    authenticator, streams = _build_authenticator(config), config.limits.streams
+    """Build the gateway of one worker; with `model`, all requests go there.
+
+    It takes over state and connections of its `predecessor`, if there is one.
+    """
+    authenticator = _build_authenticator(config)
     available, simulator_socket = (
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
@@ -135,18 +143,14 @@ def build_gateway(
     if model is not None:
         router = FixedRouter(router, router.route(model))
     shared_resources = shared_resources or make_shared_resources(config, environment)
-    log = log or AccessLog()
-    transport = Transport(config.limits.connections)
-    store = open_store(config.state, environment)
-    conversation_state = ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams))
+    log = log or AccessLog(is_json=config.server.log == "json")
+    if predecessor is None:
+        transport = Transport(config.limits.connections)
+        conversation_state = _open_state(config, authenticator, environment)
+    else:
+        transport, conversation_state = predecessor.app.transport, predecessor.app.conversation_state
     redactor = Redactor(configured_secrets(config, available.values()))
-    route_toolsets = RouteToolsets(
-        config.mcp.servers,
-        Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
-        redactor=redactor,
-        directory=state_directory(environment) / "mcp",
-        log=log.write_line,
-    )
+    route_toolsets = _build_route_toolsets(config, redactor, log, environment)
     dispatcher = Dispatcher(
         router,
         transport,
@@ -174,7 +178,28 @@ def build_gateway(
         scoreboard=shared_resources.scoreboard,
         worker=worker,
     )
-    return Gateway(app, config, router, log, route_toolsets, simulator_socket, store.unavailable_reason)
+    state_error = conversation_state.store.unavailable_reason
+    return Gateway(app, config, router, log, route_toolsets, simulator_socket, state_error)
+
+
+def _build_route_toolsets(
+    config: Config, redactor: Redactor, log: AccessLog, environment: Mapping[str, str]
+) -> RouteToolsets:
+    """Build the tools of MCP servers that routes offer."""
+    return RouteToolsets(
+        config.mcp.servers,
+        Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
+        redactor=redactor,
+        directory=state_directory(environment) / "mcp",
+        log=log.write_line,
+    )
+
+
+def _open_state(config: Config, authenticator: Authenticator, environment: Mapping[str, str]) -> ConversationState:
+    """Open the store of responses and conversations."""
+    streams = config.limits.streams
+    store = open_store(config.state, environment)
+    return ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams))
 
 
 def _build_authenticator(config: Config) -> Authenticator:
@@ -188,11 +213,20 @@ def _build_authenticator(config: Config) -> Authenticator:
 
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
-    """Create the scoreboard and load the signing keys."""
+    """Create the scoreboard and load the signing keys; replicas must have keys in common."""
+    server = config.server
+    has_replicas = config.state.url is not None
+    if has_replicas and not server.seal_keys and not server.keys:
+        raise ConfigError(
+            "gateways that share state.url need the same keys to read each other's envelopes: set server.seal_keys "
+            "(any long random text), or server.keys"
+        )
+    signing_keys = load_signing_keys(server, environment)
+    console_secret = hashlib.blake2s(signing_keys[0], person=b"console").digest()
     return SharedResources(
         Scoreboard(workers, config.limits.exchanges),
-        load_signing_keys(config.server, environment),
-        secrets.token_bytes(32),
+        signing_keys,
+        console_secret if has_replicas else secrets.token_bytes(32),
     )
 
 
@@ -241,71 +275,128 @@ def _describe_provider(provider: Provider) -> str:
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 
 
-async def _prepare_providers(config: Config) -> tuple[dict[str, Provider], Iterable[str]]:
+async def prepare_providers(config: Config) -> tuple[dict[str, Provider], Iterable[str]]:
     """Return the providers with the models of each Ollama, and a note on each Ollama that does not answer."""
     providers = configured_providers(config)
     listed, unreachable = await asyncio.gather(with_ollama_models(providers), find_unreachable(providers))
     return listed, unreachable.values()
 
 
-def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Callable[[str], None]) -> int:
-    """Serve until a signal arrives, and return the exit code."""
+def run_gateway(load: Callable[[], Config], catch_all: str | None, workers: int, echo: Callable[[str], None]) -> int:
+    """Serve until a signal arrives, and return the exit code. SIGHUP calls `load` again."""
+    config = load()
     if workers > 1:
         require_shared_file(config.state, os.environ)
-    limits, warning = fit_limits(config.limits, raise_file_limit())
-    config = replace(config, limits=limits)
     with open_listener(config.server.host, config.server.port) as listener:
-        return _serve_on(listener, config, catch_all, workers, echo, warning=warning)
+        return _Service(listener, config, load, catch_all, workers).run(echo)
 
 
-def _serve_on(
-    listener: socket.socket,
-    config: Config,
-    catch_all: str | None,
-    workers: int,
-    echo: Callable[[str], None],
-    *,
-    warning: str | None,
-) -> int:
-    """Serve on this socket until a signal arrives, and return the exit code."""
-    config = override_server(config, None, listener.getsockname()[1])
-    providers, notes = asyncio.run(_prepare_providers(config))
-    shared_resources = make_shared_resources(config, os.environ, workers)
-    gateway = build_gateway(config, catch_all, providers=providers, shared_resources=shared_resources)
-    echo(startup_message(gateway))
-    for note in (*notes, *([] if warning is None else [warning])):
-        gateway.log.write_line(note)
-    if workers == 1:
-        uvloop.run(serve_gateway(gateway, listener))
-        return 0
+class _Service:
+    """A gateway in one or several processes, on one listener."""
 
-    def work(worker: int, parent_fd: int) -> None:
-        """Serve as one worker process until it is stopped."""
-        worker_gateway = build_gateway(
-            config, catch_all, providers=providers, shared_resources=shared_resources, worker=worker
+    def __init__(
+        self,
+        listener: socket.socket,
+        config: Config,
+        load: Callable[[], Config],
+        catch_all: str | None,
+        workers: int,
+    ) -> None:
+        self._listener = listener
+        self._load = load
+        self._catch_all = catch_all
+        self._workers = workers
+        self._config, self._warning = self._adapt(config, config.server.host)
+        self._providers, self._notes = asyncio.run(prepare_providers(self._config))
+        self._resources = make_shared_resources(self._config, os.environ, workers)
+        self._gateway = self._build(self._config, self._providers)
+
+    def run(self, echo: Callable[[str], None]) -> int:
+        """Serve until a signal arrives, and return the exit code."""
+        log = self._gateway.log
+        echo(startup_message(self._gateway))
+        for note in (*self._notes, *([] if self._warning is None else [self._warning])):
+            log.write_line(note)
+        if self._workers == 1:
+            uvloop.run(serve_gateway(self._gateway, self._listener, rebuild=self._rebuild))
+            return 0
+        supervisor = Supervisor(
+            self._work,
+            self._workers,
+            close_listener=self._listener.close,
+            log=log.write_line,
+            check_reload=self._check_reload,
         )
-        uvloop.run(serve_gateway(worker_gateway, listener, parent_fd))
+        return supervisor.run()
 
-    return Supervisor(work, workers, close_listener=listener.close, log=gateway.log.write_line).run()
+    def _adapt(self, config: Config, host: str) -> tuple[Config, str | None]:
+        """Return the configuration with the address and the limits of this process, and a warning about limits."""
+        limits, warning = fit_limits(config.limits, raise_file_limit())
+        return override_server(replace(config, limits=limits), host, self._listener.getsockname()[1]), warning
+
+    def _build(self, config: Config, providers: dict[str, Provider], worker: int = 0) -> Gateway:
+        """Build the gateway of a worker."""
+        return build_gateway(
+            config, self._catch_all, providers=providers, shared_resources=self._resources, worker=worker
+        )
+
+    def _work(self, worker: int, parent_fd: int) -> None:
+        """Serve as one worker process until it is stopped."""
+        gateway = self._build(self._config, self._providers, worker)
+        uvloop.run(serve_gateway(gateway, self._listener, parent_fd, rebuild=partial(self._rebuild, worker=worker)))
+
+    async def _load_again(self) -> tuple[Config, dict[str, Provider]]:
+        """Read the configuration anew; a gateway without providers stays with the simulator."""
+        config, _ = self._adapt(self._load(), self._config.server.host)
+        providers, _ = await prepare_providers(config)
+        if not providers and self._gateway.simulator_socket is None:
+            raise ConfigError("no provider is configured")
+        return config, providers or self._gateway.router.providers
+
+    async def _rebuild(self, previous: Gateway, worker: int = 0) -> Gateway:
+        """Build the gateway that follows another one."""
+        config, providers = await self._load_again()
+        return build_gateway(
+            config,
+            self._catch_all,
+            providers=providers,
+            shared_resources=replace(self._resources, signing_keys=load_signing_keys(config.server, os.environ)),
+            worker=worker,
+            log=previous.log,
+            predecessor=previous,
+        )
+
+    def _check_reload(self) -> bool:
+        """Read the configuration anew, for workers that start later; return False if it is broken."""
+        log = self._gateway.log
+        try:
+            config, providers = asyncio.run(self._load_again())
+            checked = build_gateway(config, self._catch_all, providers=providers, log=log, predecessor=self._gateway)
+        except (ToolwireError, OSError) as error:
+            log.write_line(f"{REFUSED_RELOAD}: {error}")
+            return False
+        checked.app.retire()
+        self._config, self._providers = config, providers
+        return True
 
 
 class _Server(uvicorn.Server):
     """A uvicorn server that returns after a stop signal, instead of raising the signal again."""
 
-    def __init__(self, config: uvicorn.Config, end_feeds: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, begin_stop: Callable[[], None]) -> None:
         super().__init__(config)
-        self._end_feeds = end_feeds
+        self._begin_stop = begin_stop
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop the server; streams without an end are ended."""
-        self._end_feeds()
+        self._begin_stop()
         super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle stop signals on the event loop, without restoring handlers."""
         loop = asyncio.get_running_loop()
-        for number in stop_signals():
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
 
@@ -330,20 +421,26 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-async def serve_gateway(gateway: Gateway, listener: socket.socket, parent_fd: int | None = None) -> None:
+async def serve_gateway(
+    gateway: Gateway, listener: socket.socket, parent_fd: int | None = None, *, rebuild: Rebuild | None = None
+) -> None:
     """Serve until a stop signal; streams that are under way are finished first.
 
-    `parent_fd` is a pipe that reaches end of file when the supervisor exits; the worker then stops, too.
+    `parent_fd` is a pipe that reaches end of file when the supervisor exits; the worker then stops, too. `rebuild`
+    reloads the configuration at SIGHUP.
     """
+    live = LiveGateway(gateway, rebuild)
     async with (
         embedded_simulator(gateway.simulator_socket, gateway.config.simulator),
         contextlib.AsyncExitStack() as exit_stack,
     ):
         exit_stack.callback(gateway.log.flush)
-        exit_stack.push_async_callback(gateway.route_toolsets.close)
-        exit_stack.callback(gateway.app.close)
+        exit_stack.push_async_callback(live.close)
         tune_interpreter()
-        server = _Server(uvicorn.Config(gateway.app, **uvicorn_options(gateway.config.limits)), gateway.app.end_feeds)
+        server = _Server(uvicorn.Config(live, **uvicorn_options(gateway.config.limits)), live.begin_stop)
+        exit_stack.callback(gateway.app.start_lag_probe().cancel)
+        if rebuild is not None:
+            live.watch_signal(lambda: server.handle_exit(signal.SIGTERM, None))
         if parent_fd is not None:
             asyncio.get_running_loop().add_reader(parent_fd, _stop_orphan, server, parent_fd)
         await server.serve(sockets=[listener])

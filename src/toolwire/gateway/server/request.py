@@ -103,6 +103,10 @@ class DisconnectMonitor:
             self._loop = None  # until the next request
 
 
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_TRACE_PARENT = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
 class HttpRequest(AsgiRequest):
     """One HTTP request to the gateway."""
 
@@ -120,10 +124,21 @@ class HttpRequest(AsgiRequest):
         record.status = status
         return AsgiRequest.respond(self, status, body, [*headers, *self.exchange_headers()])
 
-    def exchange_headers(self) -> list[Header]:
-        """Return the headers with the id of the exchange, and the model that answers if it is known."""
+    def read_trace_headers(self) -> None:
+        """Note the client's ids of the request, if they are valid: `x-request-id` and `traceparent`."""
         record = self.observer.record
-        headers = [(b"toolwire-exchange", record.id.encode())]
+        if (request_id := self.headers.get(b"x-request-id")) is not None and _REQUEST_ID.fullmatch(request_id):
+            record.request_id = request_id.decode()
+        if (parent := self.headers.get(b"traceparent")) is not None and _TRACE_PARENT.fullmatch(parent):
+            record.trace = parent[3:35].decode()
+
+    def exchange_headers(self) -> list[Header]:
+        """Return the headers with the ids of the exchange, and the model that answers if it is known."""
+        record = self.observer.record
+        id = record.id.encode()
+        headers = [(b"toolwire-exchange", id), (b"x-request-id", record.request_id.encode() or id)]
+        if record.trace:  # the exchange is the span
+            headers.append((b"traceparent", f"00-{record.trace}-{record.id[3:]}-01".encode()))
         if record.model:
             headers.append(encode_model_header(record.provider, record.model))
         return headers

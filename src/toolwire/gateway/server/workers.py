@@ -1,7 +1,8 @@
 """A supervisor of worker processes: starts them, restarts those that die, and stops them together.
 
 A worker that dies is restarted after a delay, which grows while replacements die early. The supervisor fails once no
-worker is left and one of them keeps dying. SIGTERM, SIGINT and SIGHUP let all workers finish the requests under way.
+worker is left and one of them keeps dying. SIGTERM and SIGINT let all workers finish the requests under way. SIGHUP
+lets them reload the configuration.
 Workers do the same when their supervisor is gone, however it ended.
 """
 
@@ -17,17 +18,15 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_HANDLED_SIGNALS = {*STOP_SIGNALS, signal.SIGCHLD}
+from toolwire.gateway.server.reloading import is_terminal_closed
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HANDLED_SIGNALS = {*STOP_SIGNALS, signal.SIGHUP, signal.SIGCHLD}
 
 
-def stop_signals() -> list[signal.Signals]:
-    """Return the signals that stop the gateway; SIGHUP is not among them under `nohup`."""
-    return [
-        number
-        for number in STOP_SIGNALS
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
-    ]
+def reloads_on_hangup() -> bool:
+    """Return whether SIGHUP reloads the configuration; under `nohup`, it is ignored."""
+    return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
 class RestartBackoff(Struct, frozen=True):
@@ -71,7 +70,10 @@ class Supervisor:
         close_listener: Callable[[], None],
         log: Callable[[str], None],
         backoff: RestartBackoff | None = None,
+        check_reload: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`check_reload` reads the configuration at SIGHUP, and returns whether the workers should reload it."""
+        self._check_reload = check_reload
         self._serve = serve
         self._close_listener = close_listener
         self._log = log
@@ -87,12 +89,17 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until all workers have stopped, and return the exit code."""
         signal.set_wakeup_fd(self._wakeup_writer, warn_on_full_buffer=False)
-        for number in (*stop_signals(), signal.SIGCHLD):
+        hangup = (signal.SIGHUP,) if reloads_on_hangup() else ()
+        for number in (*STOP_SIGNALS, *hangup, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)  # `set_wakeup_fd` writes the signal number to the pipe
         while not self._stopping or any(worker.pid for worker in self._workers):
             select.select([self._wakeup_reader], [], [], self._start_due_workers())
-            if self._read_signals() & set(STOP_SIGNALS):
+            received = self._read_signals()
+            is_hangup = signal.SIGHUP in received
+            if received & set(STOP_SIGNALS) or (is_hangup and is_terminal_closed()):
                 self._stop_workers()
+            elif is_hangup and not self._stopping and self._check_reload():
+                self._signal_workers(signal.SIGHUP)
             self._reap_workers()
         return 1 if self._failed else 0
 
@@ -173,7 +180,11 @@ class Supervisor:
         """Close the listener and send SIGTERM to all workers."""
         self._stopping = True
         self._close_listener()
+        self._signal_workers(signal.SIGTERM)
+
+    def _signal_workers(self, number: signal.Signals) -> None:
+        """Send a signal to all workers."""
         for worker in self._workers:
             if worker.pid:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker.pid, signal.SIGTERM)
+                    os.kill(worker.pid, number)
