@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +15,13 @@ import pytest
 from tests.support.gateway.process import (
     MESSAGES_REQUEST,
     PROCESS_DEADLINE,
-    SERVE_COMMAND,
     keyless_environment,
     open_stream,
     serve_slow_upstream,
     serve_with_workers,
     wait_for_process,
 )
+from tests.support.runtime.fork_server import MAIN_PROGRAM
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,7 @@ def test_closed_terminal_stops_the_gateway(tmp_path: Path) -> None:
     """The system sends SIGHUP as well when a terminal is closed."""
     terminal, end = pty.openpty()
     process = subprocess.Popen(
-        [*SERVE_COMMAND, "--port", "0"],
+        [sys.executable, "-c", MAIN_PROGRAM, "serve", "--port", "0"],
         stdin=end,
         stderr=subprocess.PIPE,
         text=True,

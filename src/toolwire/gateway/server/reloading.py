@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from toolwire.gateway.server.launch import Gateway
 
 REFUSED_RELOAD = "configuration not reloaded, the previous one stays in use"
-_TERMINALS = tuple(descriptor for descriptor in range(3) if os.isatty(descriptor))
 _FIXED_SECTIONS = ("state", "simulator")  # they take effect when the gateway starts
 
 Rebuild = Callable[["Gateway"], Awaitable["Gateway"]]
@@ -34,6 +33,7 @@ class LiveGateway:
         self._request_counts = Counter[int]()
         self._retired: dict[int, Gateway] = {}
         self._tasks = set[asyncio.Task[None]]()
+        self._terminals = find_terminals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway = self.current
@@ -67,7 +67,7 @@ class LiveGateway:
 
     def _handle_signal(self, stop: Callable[[], None]) -> None:
         """Reload, or stop without a terminal."""
-        if is_terminal_closed():
+        if is_closed(self._terminals):
             stop()
             return
         task = asyncio.get_running_loop().create_task(self.reload())
@@ -105,6 +105,11 @@ async def _close_retired(gateway: "Gateway") -> None:
     await gateway.route_toolsets.close()
 
 
-def is_terminal_closed() -> bool:
-    """Return whether the terminal that the process was started in is gone, so that SIGHUP does not mean a reload."""
-    return bool(_TERMINALS) and not any(os.isatty(descriptor) for descriptor in _TERMINALS)
+def find_terminals() -> tuple[int, ...]:
+    """Return the standard streams that are terminals."""
+    return tuple(descriptor for descriptor in range(3) if os.isatty(descriptor))
+
+
+def is_closed(terminals: tuple[int, ...]) -> bool:
+    """Return whether the terminal that a process was started in is gone, so that SIGHUP does not mean a reload."""
+    return bool(terminals) and not any(os.isatty(descriptor) for descriptor in terminals)

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from toolwire.gateway.server.reloading import is_terminal_closed
+from toolwire.gateway.server.reloading import find_terminals, is_closed
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HANDLED_SIGNALS = {*STOP_SIGNALS, signal.SIGHUP, signal.SIGCHLD}
@@ -74,6 +74,7 @@ class Supervisor:
     ) -> None:
         """`check_reload` reads the configuration at SIGHUP, and returns whether the workers should reload it."""
         self._check_reload = check_reload
+        self._terminals = find_terminals()
         self._serve = serve
         self._close_listener = close_listener
         self._log = log
@@ -96,7 +97,7 @@ class Supervisor:
             select.select([self._wakeup_reader], [], [], self._start_due_workers())
             received = self._read_signals()
             is_hangup = signal.SIGHUP in received
-            if received & set(STOP_SIGNALS) or (is_hangup and is_terminal_closed()):
+            if received & set(STOP_SIGNALS) or (is_hangup and is_closed(self._terminals)):
                 self._stop_workers()
             elif is_hangup and not self._stopping and self._check_reload():
                 self._signal_workers(signal.SIGHUP)
