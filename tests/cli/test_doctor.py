@@ -1,6 +1,7 @@
 """`toolwire doctor`, against providers on loopback."""
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,10 @@ def test_provider_without_its_variable_is_a_problem(base_url: str, tmp_path: Pat
     config = provider("anthropic", base_url, 'api_key = "env:UNSET_KEY"') + provider("ollama", base_url)
     result = doctor(tmp_path, config.replace("[providers.ollama]", "[providers.other]"))
     assert result.exit_code == 1
+    (tmp_path / "one.toml").write_text(config.replace("[providers.ollama]", "[providers.other]"))
+    arguments = ["doctor", "--json", "--timeout", "120", "--config", str(tmp_path / "one.toml")]
+    as_json = CliRunner().invoke(main, arguments, env=NO_KEYS)
+    assert (as_json.exit_code, json.loads(as_json.stdout)["ok"]) == (1, False)
     message = "problem  anthropic: environment variable UNSET_KEY is not set; set it, or remove the provider\n"
     assert message in result.output
     assert sum("environment variable" in line for line in result.output.splitlines()) == 1

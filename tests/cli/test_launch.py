@@ -44,6 +44,8 @@ root = os.environ.get("ANTHROPIC_BASE_URL")
 health = root and urllib.request.urlopen(root + "/healthz").read().decode()
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "files": files, "health": health}}
 told["process"] = os.getpid()
+children = Path(f"/proc/{{os.getppid()}}/task/{{os.getppid()}}/children").read_text().split()
+told["sessions"] = [os.getsid(int(child)) for child in children]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 Path("told.json.new").write_text(json.dumps(told))
 Path("told.json.new").rename("told.json")
@@ -60,6 +62,8 @@ class AgentRecord(Struct):
     files: dict[str, str]
     health: str | None
     process: int
+    sessions: list[int]
+    """The sessions of the processes that `launch` started, the agent among them."""
 
 
 class UserMachine(Struct):
@@ -275,6 +279,8 @@ def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
     assert desk.record.health == '{"status":"ok"}'
     assert desk.record.arguments == []
+    # The gateway is in a session of its own, so that Ctrl-C in the agent does not stop it.
+    assert len(set(desk.record.sessions)) == 2
     with pytest.raises(Exception, match="refused"):
         http_client.get(desk.record.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
@@ -296,6 +302,14 @@ def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> No
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 7
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"agents", "seal.key", "state.db"}
+
+
+def test_exit_code_of_an_agent_that_was_killed_is_that_of_a_shell(desk: UserMachine, root: str) -> None:
+    configured(desk, root)
+    with desk.start("claude", FAKE_WAITS="600") as process:
+        wait_until((desk.folder / "work" / "told.json").exists)
+        os.kill(desk.record.process, signal.SIGKILL)
+        assert process.wait(DEADLINE) == 128 + signal.SIGKILL
 
 
 def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:

@@ -139,5 +139,6 @@ def test_every_protocol_page_has_the_same_sections(protocol: str) -> None:
         "To other protocols",
         "Protocol-specific fields",
         "Refused translations",
+        "Verified with",
     ]
     assert f"| `{protocol}` |" in (ROOT / "README.md").read_text(encoding="utf-8")

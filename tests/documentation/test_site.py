@@ -3,7 +3,7 @@
 import re
 
 import toolwire
-from tests.documentation import api_page, page_lists
+from tests.documentation import api_page, page_lists, verified
 from tests.documentation.module_index import SOURCES
 from tests.documentation.page_lists import DECISIONS, DOCS, LLMS, navigation
 
@@ -40,3 +40,19 @@ def test_every_message_of_the_troubleshooting_page_is_in_the_source() -> None:
     assert len(messages) >= 10
     source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     assert [message for message in messages if message not in source] == []
+
+
+def test_pages_of_agents_and_protocols_say_how_they_were_verified() -> None:
+    for page, section in verified.sections().items():
+        text = page.read_text(encoding="utf-8")
+        assert text == verified.with_section(text, section), "run `python -m tests.documentation.verified`"
+
+
+def test_pictures_are_used_and_self_contained() -> None:
+    landing_page = (DOCS / "README.md").read_text(encoding="utf-8")
+    pictures = list((DOCS / "pictures").iterdir())
+    assert len(pictures) >= 4
+    for picture in pictures:
+        assert f"](pictures/{picture.name})" in landing_page
+        text = picture.read_text(encoding="utf-8")
+        assert re.findall(r'(?:href|src|url)[=(]["\']?https?:', text) == []
