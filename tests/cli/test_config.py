@@ -136,6 +136,9 @@ def test_untrusted_file_is_shown_but_not_used(folder: Path) -> None:
     assert result.exit_code == 1
     assert "project:2  providers.up.protocol" in result.output
     assert "Error: toolwire.toml is not trusted. It sets [providers.up]" in result.output
+    as_json = run(folder, "config", "show", "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout)["error"].startswith("toolwire.toml is not trusted. It sets [providers.up]")
     for command in (["doctor"], ["serve", "--port", "0"], ["ask", "hi"], ["mcp", "list"], ["hosts"], ["runs", "list"]):
         refused = run(folder, *command)
         assert (refused.exit_code, "toolwire.toml is not trusted" in refused.output) == (2, True), refused.output
