@@ -132,7 +132,9 @@ $(CACHE)/comply/.ready: tests/compliance/requirements.txt
 
 $(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/package.json
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< --editable '.[web]'
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	# Separately: the OpenAI Agents SDK pins an older websockets, which its model requests do not use.
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[web]'
 	cp tests/frameworks/package.json $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
 	@touch $@

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.gateway.config import Config, ConfigError, parse_config
+from toolwire.gateway.config import Config, ConfigError, configured_secrets, parse_config
 from toolwire.runtime.mcp.config import McpConfigError, McpServerConfig, as_toml, parse_mcp_servers
 
 
@@ -115,3 +115,28 @@ def test_toml_round_trip() -> None:
 def test_invalid_import_file_is_refused(text: bytes) -> None:
     with pytest.raises(McpConfigError):
         parse_mcp_servers(text)
+
+
+OAUTH = '[mcp.servers.s]\nurl = "https://x.example/mcp"\n[mcp.servers.s.oauth]\n'
+MACHINE = f'{OAUTH}grant = "client_credentials"\nclient_id = "n"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f'{OAUTH}grant = "client_credentials"\nclient_secret = "s"', "client_credentials needs a client_id"),
+        (MACHINE, "client_credentials needs either client_secret or private_key"),
+        (f'{MACHINE}client_secret = "s"\nprivate_key = "k"', "client_credentials needs either client_secret"),
+        (f'{OAUTH}private_key = "k"', 'private_key: only with grant = "client_credentials"'),
+        ('[mcp.servers.s]\nurl = "http://x"\nsampling = {max_tokens = 0}', "sampling.max_tokens: must be greater"),
+        ('[mcp.servers.s]\nurl = "http://x"\ntask_timeout = 0', "task_timeout: must be greater than 0"),
+    ],
+)
+def test_incomplete_grants_and_limits_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        read(text)
+
+
+def test_private_key_is_redacted() -> None:
+    config = read(f'{MACHINE}private_key = "the-key-of-the-client"')
+    assert "the-key-of-the-client" in configured_secrets(config, ())

@@ -213,11 +213,16 @@ def test_server_without_permission_may_not_sample(version: str, tmp_path: Path) 
 @both
 def test_server_gets_the_configured_roots(version: str, tmp_path: Path) -> None:
     async def work() -> Any:
-        folder = tmp_path / "my project"
-        async with open_toolset(replace(scripted_server(version), roots=(str(folder),))) as toolset:
+        config = scripted_server(version, log=str(tmp_path / "log"))
+        async with open_toolset(replace(config, roots=(str(tmp_path / "my project"),))) as toolset:
             return json.loads(text_of_output(await run_tool(toolset, "roots", call_context())))
 
     assert asyncio.run(work())["roots"] == [{"uri": f"file://{tmp_path}/my%20project", "name": "my project"}]
+    # `server/discover`, then `initialize` or the first request of the newer version
+    for message in read_message_log(tmp_path / "log")[:2]:
+        params = message["params"]
+        offered = params.get("capabilities") or params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert "roots" in offered
 
 
 @both

@@ -51,7 +51,7 @@ def _configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterat
     yield from (*config.server.keys, *config.server.seal_keys)
     yield from (config.search.api_key or "", *config.search.headers.values())
     for server in config.mcp.servers.values():
-        yield from (server.oauth.client_secret or "", *server.headers.values())
+        yield from (server.oauth.client_secret or "", server.oauth.private_key or "", *server.headers.values())
         yield from (value for name, value in server.env.items() if SECRET_NAME.search(name))
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
