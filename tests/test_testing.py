@@ -1,12 +1,16 @@
 """`toolwire.testing`: scripted and recorded models."""
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from tests.support.protocols import ALL_PROTOCOLS
 from toolwire import Agent, Policy, RunFailed, ToolwireError, tool
+from toolwire.canonical.events import PartDelta, PartEnd
 from toolwire.canonical.request import Request
+from toolwire.runtime.model import ModelFailed
 from toolwire.testing import RecordedModel, ScriptedModel, call, fail, respond
 
 
@@ -41,6 +45,37 @@ def test_script_fails_as_a_provider_does_and_when_it_is_too_short() -> None:
         Agent(ScriptedModel(call("weather", city="Oslo")), tools=[weather]).run("Hello")
     with pytest.raises(ToolwireError, match="unknown protocol 'smtp'"):
         ScriptedModel(protocol="smtp")
+
+
+@pytest.mark.parametrize("protocol", [None, *ALL_PROTOCOLS])
+def test_response_breaks_off_behind_its_text(protocol: str | None) -> None:
+    model = ScriptedModel(fail("server", "gone", after="It ra"), protocol=protocol)
+    stream = Agent(model).stream("Is it raining?")
+    assert "".join(stream.stream_text()) == "It ra"
+    assert (stream.run.stopped, stream.run.reason) == ("failed", "gone")
+
+
+def test_call_in_a_response_that_breaks_off_does_not_run() -> None:
+    model = ScriptedModel(fail("server", "gone", after=call("weather", city="Oslo")))
+    run = Agent(model, tools=[weather]).run("Is it raining?", check=False)
+    assert (run.stopped, run.calls) == ("failed", [])
+
+    async def read() -> list[type]:
+        seen = list[type]()
+        with contextlib.suppress(ModelFailed):
+            async for event in ScriptedModel(fail(after="It ra")).stream(Request(origin="")):
+                seen.append(type(event))
+        return seen
+
+    assert asyncio.run(read())[-2:] == [PartDelta, PartEnd]  # neither the message nor the response ends
+
+
+def test_model_of_an_agent_is_replaced_within_a_context() -> None:
+    agent = Agent(ScriptedModel("own"), tools=[weather])
+    model = ScriptedModel("other")
+    with agent.override(model=model) as same:
+        assert same.run("Hello").text == "other"
+    assert (agent.run("Hello").text, len(model.requests), model.unplayed) == ("own", 1, 0)
 
 
 def test_recorded_model_repeats_a_run_with_the_current_tools(tmp_path: Path) -> None:

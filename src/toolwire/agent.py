@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Self, TypeAlias, Unpack, cast
 
@@ -36,7 +36,7 @@ from toolwire.runtime.calls.terminal_approver import default_approver
 from toolwire.runtime.model import Model, ModelFailed, require_prices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import has_running_loop, run_sync
-from toolwire.runtime.run.budget import Budget, CallingRun
+from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent, SubAgentEvent
 from toolwire.runtime.run.handoff import handoff_tool
@@ -49,7 +49,7 @@ from toolwire.runtime.run.recorded_run import ImageBudget
 from toolwire.runtime.run.result import OutputT_co, Run, RunStream
 from toolwire.runtime.run.session import Session
 from toolwire.runtime.run.session_history import SessionHistory
-from toolwire.runtime.run.settings import RunAgent, RunSettings
+from toolwire.runtime.run.settings import RunAgent, RunOptions, RunSettings
 from toolwire.runtime.run.state import RunState, run_ended
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
@@ -72,18 +72,6 @@ class RunMetadata(Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
     settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
     session: str | None = None  # the session that the run belongs to; `messages` is then only the prompt
-
-
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """The options of one run, in addition to the settings of its agent."""
-
-    facts: dict[str, str] = field(default_factory=dict)
-    settings: ModelSettings = field(default_factory=ModelSettings)
-    deps: Any = None
-    caller: CallingRun | None = None  # of a sub-agent
-    approver: Approver | None = None  # if the agent has none
-    session: str | None = None
-    lease: RunStepLog | None = None  # of a run that a worker took
 
 
 class Agent(Generic[OutputT_co, DepsT]):
@@ -541,6 +529,16 @@ class Agent(Generic[OutputT_co, DepsT]):
             resumable=runs is not None,
             timeout=self._settings.limits.seconds or 86_400.0,
         )
+
+    @contextlib.contextmanager
+    def override(self, *, model: Model | str, approver: Approver | None = None) -> Iterator[Self]:
+        """Use another model, and another approver if given, for runs that start within the context, as in tests."""
+        before = self._model, self._open_model, self._fallbacks, self._approver
+        self._model, self._open_model, self._fallbacks, self._approver = model, None, (), approver or self._approver
+        try:
+            yield self
+        finally:
+            self._model, self._open_model, self._fallbacks, self._approver = before
 
     # ---- resources
 

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.errors import ApiError, ErrorKind, ToolwireError
-from toolwire.canonical.events import Event
+from toolwire.canonical.events import Event, MessageEnd
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
@@ -25,10 +26,19 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.run.recorded_run import read_turns
 
-Turn: TypeAlias = "str | ToolCall | Response | ApiError | Callable[[Request], Turn]"
-"""A turn of a script: a text, a call, a response, an error, or a function that returns one for a request."""
 
-__all__ = ["RecordedModel", "ScriptedModel", "Turn", "call", "fail", "respond"]
+class Fault(Struct, frozen=True):
+    """A turn that fails, after a part of its response."""
+
+    error: ApiError
+    after: Response | None = None
+    """The response that the failure interrupts; None if it fails at once."""
+
+
+Turn: TypeAlias = "str | ToolCall | Response | Fault | Callable[[Request], Turn]"
+"""A turn of a script: a text, a call, a response, a failure, or a function that returns one for a request."""
+
+__all__ = ["Fault", "RecordedModel", "ScriptedModel", "Turn", "call", "fail", "respond"]
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -51,9 +61,11 @@ def respond(*parts: str | Part, stop: StopReason | None = None, usage: Usage | N
     )
 
 
-def fail(kind: ErrorKind = "overloaded", message: str = "scripted failure") -> ApiError:
-    """Return an error of the provider, for a turn."""
-    return ApiError(kind=kind, message=message)
+def fail(
+    kind: ErrorKind = "overloaded", message: str = "scripted failure", *, after: str | ToolCall | None = None
+) -> Fault:
+    """Return a failure of the provider, for a turn; with `after`, the response breaks off behind this text or call."""
+    return Fault(ApiError(kind=kind, message=message), None if after is None else respond(after))
 
 
 class ScriptedModel:
@@ -75,18 +87,29 @@ class ScriptedModel:
         """Yield the events of the next turn."""
         self.requests.append(request)
         if len(self.requests) > len(self._turns):
-            raise ModelFailed(fail("other", f"the script has no turn for request {len(self.requests)}: add one"))
-        response = self._respond(self._turns[len(self.requests) - 1], request)
-        for event in unfold(response if self._protocol is None else self._transmit(request, response, self._protocol)):
+            message = f"the script has no turn for request {len(self.requests)}: add one"
+            raise ModelFailed(ApiError(kind="other", message=message))
+        turn = self._resolve(self._turns[len(self.requests) - 1], request)
+        response = turn.after if isinstance(turn, Fault) else turn
+        if response is not None and self._protocol is not None:
+            response = self._transmit(request, response, self._protocol)
+        for event in () if response is None else unfold(response):
+            if isinstance(turn, Fault) and isinstance(event, MessageEnd):
+                break
             yield event
+        if isinstance(turn, Fault):
+            raise ModelFailed(turn.error)
 
-    def _respond(self, turn: Turn, request: Request) -> Response:
-        """Return the response of a turn; raise `ModelFailed` if it is an error."""
-        if isinstance(turn, ApiError):
-            raise ModelFailed(turn)
-        if isinstance(turn, Response):
+    @property
+    def unplayed(self) -> int:
+        """Number of turns that no request has played."""
+        return max(0, len(self._turns) - len(self.requests))
+
+    def _resolve(self, turn: Turn, request: Request) -> Response | Fault:
+        """Return the response or the failure of a turn."""
+        if isinstance(turn, Response | Fault):
             return turn
-        return respond(turn) if isinstance(turn, str | ToolCall) else self._respond(turn(request), request)
+        return respond(turn) if isinstance(turn, str | ToolCall) else self._resolve(turn(request), request)
 
     def _transmit(self, request: Request, response: Response, protocol: str) -> Response:
         """Return the response as it arrives over a protocol."""

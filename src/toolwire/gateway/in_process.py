@@ -39,7 +39,7 @@ from toolwire.gateway.state.signatures import SignatureObserver
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.model import ModelFailed
+from toolwire.runtime.model import ModelFailed, ProviderAccess
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
@@ -59,9 +59,16 @@ class GatewayModel:
     """A runtime model that sends its requests through the gateway's dispatcher."""
 
     def __init__(
-        self, dispatcher: Dispatcher, route_match: RouteMatch, name: str, exit_stack: contextlib.AsyncExitStack
+        self,
+        dispatcher: Dispatcher,
+        route_match: RouteMatch,
+        name: str,
+        exit_stack: contextlib.AsyncExitStack,
+        *,
+        is_simulated: bool = False,
     ) -> None:
         """Send requests to the backends of `route_match`. `name` defaults to that of the first backend."""
+        self._is_simulated = is_simulated
         self.losses: list[Loss] = []
         """Losses of the last request that was encoded."""
 
@@ -78,6 +85,8 @@ class GatewayModel:
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         """Yield the events of one response, from the first backend of the route that responds."""
+        if not self._is_simulated:
+            ProviderAccess.check(self.name)
         services, route_match = self._dispatcher.services, self._route_match
         runtime_request = _RuntimeRequest(self, services, route_match, decode_computer_use(request, CANONICAL_ADAPTER))
         attempt = BackendAttempt(
@@ -259,7 +268,7 @@ async def open_model(
             models=config.models,
             compaction=config.compaction,
         )
-        return GatewayModel(dispatcher, route_match, name or "", resources)
+        return GatewayModel(dispatcher, route_match, name or "", resources, is_simulated=simulator_socket is not None)
     except RouteNotFound:
         await resources.aclose()
         raise

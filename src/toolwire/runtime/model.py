@@ -17,6 +17,21 @@ class ModelFailed(ToolwireError):
         self.error = error
 
 
+class ProviderAccess:
+    """Whether models may send requests to providers. The pytest fixture `no_model_requests` turns it off."""
+
+    allowed = True
+
+    @classmethod
+    def check(cls, model: str) -> None:
+        """Raise `ToolwireError` if requests are not allowed."""
+        if not cls.allowed:
+            raise ToolwireError(
+                f"a test sent a request to {model}: run the agent within agent.override(model=ScriptedModel(...)), "
+                "or remove the fixture no_model_requests"
+            )
+
+
 class Model(Protocol):
     """A model that answers canonical requests with canonical events."""
 

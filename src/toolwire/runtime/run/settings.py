@@ -1,13 +1,16 @@
 """The settings of an agent, and the agent as its runs use it."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
 from toolwire.journal.redaction import Redactor
+from toolwire.journal.runs import RunStepLog
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
 from toolwire.runtime.policy import Policy
+from toolwire.runtime.run.budget import CallingRun
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.hooks import Hooks
 from toolwire.runtime.run.limits import RunLimits
@@ -54,3 +57,15 @@ class RunAgent(Struct, frozen=True, kw_only=True):
     """None to use that of the agent that the run began with."""
     handoff_tools: Callable[[], Sequence[Tool]] = tuple
     """Returns the tools through which the agent moves the conversation to others."""
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """The options of one run, in addition to the settings of its agent."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    deps: Any = None
+    caller: CallingRun | None = None  # of a sub-agent
+    approver: Approver | None = None  # if the agent has none
+    session: str | None = None
+    lease: RunStepLog | None = None  # of a run that a worker took
