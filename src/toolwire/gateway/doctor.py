@@ -11,7 +11,7 @@ from toolwire.gateway.config import Config, RouteSection, ServerSection, build_p
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
-from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers, find_listener
+from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers, find_listener, with_proxies
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
@@ -101,8 +101,8 @@ def _providers_with_variables(
 ) -> tuple[dict[str, Provider], Mapping[str, str]]:
     """Return the configured providers, or else those of the environment, with the variables of their keys."""
     if providers := build_providers(config):
-        return providers, variables
-    return discover_providers(environment), KEY_VARIABLES
+        return with_proxies(providers, environment), variables
+    return with_proxies(discover_providers(environment), environment), KEY_VARIABLES
 
 
 async def check_providers(

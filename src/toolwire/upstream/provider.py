@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from toolwire.codec.hosts.profile import AddressFacts, HostProfile
 from toolwire.codec.hosts.registry import default_profile, recognize_host
 from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
+from toolwire.upstream.network import DIRECT, NetworkSettings
 
 _VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
@@ -27,6 +29,7 @@ class Origin(Struct, frozen=True):
     scheme: str
     host: str
     port: int
+    network: NetworkSettings = NetworkSettings()
 
     @property
     def authority(self) -> str:
@@ -76,6 +79,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     tool_calling: str = "auto"
     # Whose signatures it accepts: providers of one account accept each other's; by default the provider's name.
     account: str | None = None
+    # The URL of a proxy, or `direct`; by default that of the environment.
+    proxy: str | None = None
+    # Files in PEM form: additional certificate authorities, and the client's certificate and its key.
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
     # Why it can't be used: a variable that its settings refer to is not set.
     unavailable_reason: str | None = None
 
@@ -106,8 +115,12 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> Origin:
-        """The scheme, host and port of the base URL."""
-        return parse_origin(self.base_url)
+        """The scheme, host and port of the base URL, and how it is reached."""
+        origin = parse_origin(self.base_url)
+        proxy = None if self.proxy == DIRECT else self.proxy
+        if proxy is self.ca_file is self.client_cert is None:
+            return origin
+        return replace(origin, network=NetworkSettings(proxy, self.ca_file, self.client_cert, self.client_key))
 
     def request_target(self, path: str) -> str:
         """Return the request target (path and query) for a path of the protocol."""

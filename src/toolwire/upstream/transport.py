@@ -23,7 +23,9 @@ from typing import Any, NoReturn, Protocol, cast
 import httptools
 
 from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError
+from toolwire.upstream.network import NetworkSettings
 from toolwire.upstream.provider import Origin
+from toolwire.upstream.tunnel import connect_through_proxy, describe_failure
 
 LIMIT_HEAD = 64 * 1024
 _LIMIT_COPIED = 16 * 1024  # a larger body is written without joining it to the head
@@ -217,7 +219,7 @@ class Transport:
         self._max_connections = max_connections
         self._open: set[_Connection] = set()
         self._idle: dict[Origin, list[_Connection]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls: dict[NetworkSettings, ssl.SSLContext] = {}
         self._closed = False
 
     async def send(
@@ -249,28 +251,41 @@ class Transport:
             raise TransportError(f"all {len(self._open)} upstream connections are in use", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
         connection = _Connection(origin, loop, self._open.discard)
-        options: dict[str, Any] = {}
-        if origin.scheme == "https":
-            if self._tls is None:
-                if _descriptors_exhausted():  # the context would be created without certificates, and kept
-                    raise TransportError("out of file descriptors", sent=False, exhausted=True)
-                self._tls = ssl.create_default_context()
-            options = {"ssl": self._tls, "server_hostname": origin.host}
+        context = self._tls_context(origin) if origin.scheme == "https" else None
         self._open.add(connection)
         try:
             async with asyncio.timeout(timeout):
-                await loop.create_connection(lambda: connection, origin.host, origin.port, **options)
+                if origin.network.proxy is not None:
+                    await connect_through_proxy(origin, connection, context)
+                else:
+                    name = None if context is None else origin.host
+                    await loop.create_connection(
+                        lambda: connection, origin.host, origin.port, ssl=context, server_hostname=name
+                    )
         except TimeoutError:
             reason = f"{origin.authority} did not accept a connection within {timeout:g} seconds"
             raise TransportError(reason, sent=False, timed_out=True) from None
         except OSError as error:
-            reason = f"can't connect to {origin.authority}: {error.strerror or error}"
+            reason = describe_failure(origin, error)
             exhausted = error.errno in _DESCRIPTOR_ERRNOS or _descriptors_exhausted()
             raise TransportError(reason, sent=False, exhausted=exhausted) from None
         finally:
             if not connection.is_usable:
                 self._open.discard(connection)
         return connection
+
+    def _tls_context(self, origin: Origin) -> ssl.SSLContext:
+        """Return the TLS context for an origin, which is created once for its settings."""
+        settings = origin.network
+        if (context := self._tls.get(settings)) is None:
+            if _descriptors_exhausted():  # the context would be created without certificates, and kept
+                raise TransportError("out of file descriptors", sent=False, exhausted=True)
+            try:
+                context = self._tls[settings] = settings.tls_context()
+            except OSError as error:
+                reason = f"can't read ca_file, client_cert or client_key for {origin.authority}: "
+                raise TransportError(f"{reason}{error.strerror or error}", sent=False) from None
+        return context
 
     def _drop_idle(self) -> bool:
         """Close one idle connection. Return whether there was one."""

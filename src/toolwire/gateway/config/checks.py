@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolwire.canonical.computer import ACTION_KINDS
-from toolwire.codec.env_references import describe_unset
+from toolwire.codec.env_references import describe_unset, variable_name
 from toolwire.codec.hosts.custom import HostTables, UnknownHost
 from toolwire.codec.hosts.profile import EFFORTS, HostProfile
 from toolwire.codec.hosts.registry import PROFILED_PROTOCOLS
@@ -34,6 +34,7 @@ from toolwire.runtime.policy import PolicyError, parse_rule
 from toolwire.runtime.tools.browser.network_policy import parse_allowed_host
 from toolwire.translation.stages.tool_call_parsers.registry import check_parser_names
 from toolwire.upstream.address import InvalidAddress, resolve_base_url
+from toolwire.upstream.network import DIRECT, NetworkSettings, parse_proxy
 from toolwire.upstream.provider import parse_origin, recognize_url
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -115,8 +116,28 @@ def _check_provider(section: ProviderSection, path: KeyPath) -> None:
         problem = f"invalid path {section.path!r}: start with '/' and percent-encode special characters"
         raise KeyProblem((*path, "path"), problem)
     _check_parsers(section, path)
+    _check_network(section, path)
     if section.api_key is not None and not section.api_key.isprintable():
         raise KeyProblem((*path, "api_key"), "contains characters that are not allowed in a header")
+
+
+def _check_network(section: ProviderSection, path: KeyPath) -> None:
+    """Raise `KeyProblem` for an invalid proxy, or a file of certificates that can't be read."""
+    if section.proxy not in (None, DIRECT) and variable_name(section.proxy) is None:
+        try:
+            parse_proxy(section.proxy)
+        except ValueError as error:
+            raise KeyProblem((*path, "proxy"), str(error)) from None
+    if section.client_key is not None and section.client_cert is None:
+        raise KeyProblem((*path, "client_key"), "needs client_cert")
+    for name in ("ca_file", "client_cert"):
+        if (file := getattr(section, name)) is None or variable_name(file) is not None:
+            continue
+        settings = NetworkSettings(**{name: file}, client_key=section.client_key if name == "client_cert" else None)
+        try:
+            settings.tls_context()
+        except OSError as error:
+            raise KeyProblem((*path, name), f"{file}: {error.strerror or error}") from None
 
 
 def _check_address(config: Config, section: ProviderSection, path: KeyPath) -> None:

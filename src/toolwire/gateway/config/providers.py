@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -55,3 +56,4 @@ def _configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterat
         yield from (value for name, value in server.env.items() if SECRET_NAME.search(name))
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
+        yield urlsplit(provider.proxy or "").password or ""

@@ -83,6 +83,10 @@ class ProviderSection(Section, frozen=True, kw_only=True):
     num_ctx: ContextSize | None = None
     tool_calling: Literal["native", "prompt", "auto"] = "auto"
     account: str | None = None
+    proxy: str | None = None
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
 
 
 class BackendSection(Section, frozen=True, kw_only=True):

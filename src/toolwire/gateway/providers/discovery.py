@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from toolwire.gateway.config import Config, ConfigError, LimitsSection, SimulatorSection, build_providers
+from toolwire.upstream.network import find_proxy
 from toolwire.upstream.provider import Provider
 
 if TYPE_CHECKING:
@@ -104,7 +107,20 @@ _DEFAULT_SIMULATOR = SimulatorSection()
 
 def configured_providers(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
     """Return the configured providers; without any, those found in the environment."""
-    return build_providers(config) or discover_providers(environment)
+    return with_proxies(build_providers(config) or discover_providers(environment), environment)
+
+
+def with_proxies(providers: Mapping[str, Provider], environment: Mapping[str, str]) -> dict[str, Provider]:
+    """Return the providers with the proxies that the environment names; servers on this machine need none."""
+    return {name: _with_proxy(provider, environment) for name, provider in providers.items()}
+
+
+def _with_proxy(provider: Provider, environment: Mapping[str, str]) -> Provider:
+    """Return a provider with the proxy that the environment names for its host, unless it has a setting for that."""
+    if provider.proxy is not None or provider.is_local:
+        return provider
+    proxy = find_proxy(provider.origin.scheme, provider.origin.host, environment)
+    return provider if proxy is None else replace(provider, proxy=proxy)
 
 
 def resolve_providers(

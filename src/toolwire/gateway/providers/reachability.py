@@ -17,7 +17,9 @@ _DEFAULT_HOST = "127.0.0.1:11434"
 async def find_unreachable(providers: Mapping[str, Provider]) -> dict[str, str]:
     """Return the Ollama servers that can't be connected to, each with a note for the user."""
     servers = [
-        provider for provider in providers.values() if provider.protocol == "ollama" and not provider.unavailable_reason
+        provider
+        for provider in providers.values()
+        if provider.protocol == "ollama" and not provider.unavailable_reason and provider.origin.network.proxy is None
     ]
     reasons = await asyncio.gather(*map(_connection_error, servers))
     return {
