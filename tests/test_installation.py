@@ -65,6 +65,18 @@ def test_clone_is_installed_again_with_the_extra(monkeypatch: pytest.MonkeyPatch
     assert install_command("web") == "'my clone/.venv/bin/python' -m pip install --editable 'my clone[web]'"
 
 
+def test_install_from_a_folder_or_file_is_repeated_from_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/ada/.venv")
+    monkeypatch.setattr(installation, "find_spec", lambda _: object())
+    installed_from(monkeypatch, f'{{"url": "{tmp_path.as_uri()}", "dir_info": {{}}}}')
+    assert install_command("web") == f"pip install '{tmp_path}[web]'"
+    wheel = tmp_path / "toolwire-0.1.0-py3-none-any.whl"
+    installed_from(monkeypatch, f'{{"url": "{wheel.as_uri()}", "archive_info": {{}}}}')
+    assert install_command("web") == "pip install 'toolwire[web]'"  # the file is gone
+    wheel.touch()
+    assert install_command("web") == f"pip install 'toolwire[web] @ {wheel.as_uri()}'"
+
+
 def test_missing_module_of_an_extra_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, None)
     monkeypatch.setattr(sys, "prefix", "/home/ada/.venv")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -55,11 +56,11 @@ def missing_extra_message(extra: str, feature: str) -> str:
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation: of a clone, pipx, `uv tool`, uvx or pip."""
-    clone = _clone_directory()
-    if clone is not None:
+    source = _direct_url()
+    if source.get("dir_info", {}).get("editable"):
         pip = "uv pip" if find_spec("pip") is None else f"{shlex.quote(_relative_path(Path(sys.executable)))} -m pip"
-        return f"{pip} install --editable {shlex.quote(f'{_relative_path(clone)}[{extra}]')}"
-    requirement = shlex.quote(f"toolwire[{extra}]")
+        return f"{pip} install --editable {shlex.quote(f'{_relative_path(_local_path(source))}[{extra}]')}"
+    requirement = shlex.quote(_requirement(source, extra))
     prefix = Path(sys.prefix)
     if _is_below(prefix, "uv", "tools"):
         return f"uv tool install {requirement}"
@@ -72,19 +73,31 @@ def install_command(extra: str) -> str:
     return f"pip install {requirement}"
 
 
-def _clone_directory() -> Path | None:
-    """Return the directory of an editable install; None for other installs."""
+def _direct_url() -> dict[str, Any]:
+    """Return where toolwire was installed from, if not from an index (PEP 610); empty otherwise."""
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - slow to import
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - needed only for the message
 
     try:
         text = distribution("toolwire").read_text("direct_url.json")
     except PackageNotFoundError:
-        return None
-    source = msgspec.json.decode(text) if text else {}
-    if not source.get("dir_info", {}).get("editable"):
-        return None
+        return {}
+    return dict(msgspec.json.decode(text)) if text else {}
+
+
+def _local_path(source: dict[str, Any]) -> Path:
+    """Return the path of a local source."""
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - needed only for the message
+
     return Path(unquote(urlsplit(source["url"]).path))
+
+
+def _requirement(source: dict[str, Any], extra: str) -> str:
+    """Return the requirement of an extra: of the folder or the file that toolwire came from, if that still exists."""
+    if "dir_info" in source and (path := _local_path(source)).is_dir():
+        return f"{path}[{extra}]"
+    if "archive_info" in source and source["url"].startswith("file:") and _local_path(source).is_file():
+        return f"toolwire[{extra}] @ {source['url']}"
+    return f"toolwire[{extra}]"
 
 
 def _relative_path(path: Path) -> str:

@@ -7,6 +7,7 @@ means, and their sizes and times printed.
 
 import argparse
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -101,13 +102,19 @@ def try_extra(version: str, python: str, package: Path, extra: str, folder: Path
         yield f"ask: {output}"
 
 
+def processor_time() -> float:
+    """Return the processor seconds of all processes that ended, which hardly depend on what else the machine does."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def measure_start(command: list[str], folder: Path) -> float:
-    """Return the seconds that a command takes to start, the best of three, after its modules were compiled."""
+    """Return the processor seconds in which a command starts, the best of three, after its modules were compiled."""
     times = []
     for _ in range(4):
-        started = time.monotonic()
+        started = processor_time()
         code, output = run(command, folder)
-        times.append(time.monotonic() - started)
+        times.append(processor_time() - started)
         assert code == 0, output
     return min(times[1:])
 
@@ -117,12 +124,15 @@ def compare(python: str, wheel: Path, folder: Path) -> None:
     for package, command in {str(wheel): "toolwire", **COMPARED}.items():
         for attempt in ("download", "warm"):
             environment = folder / f"compare-{command}-{attempt}"
+            used = processor_time()
             programs, seconds = create_environment(python, environment, package)
+            used = processor_time() - used
             if attempt == "warm":
                 start = measure_start([str(programs / command), "--help"], environment)
                 size = folder_size(environment / "lib") / 1e6
                 name = Path(package).name
-                write(f"{name}: {size:.0f} MB, installed in {seconds:.1f} s, {command} --help in {start:.2f} s")
+                install = f"installed in {seconds:.0f} s ({used:.0f} s of processor time)"
+                write(f"{name}: {size:.0f} MB, {install}, {command} --help in {start:.2f} s of processor time")
             shutil.rmtree(environment)
 
 

@@ -1,6 +1,7 @@
 """`toolwire hosts`."""
 
 import json
+import re
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -24,8 +25,11 @@ def test_overview_lists_all_hosts_with_their_addresses() -> None:
 def test_facts_are_shown_with_their_sources() -> None:
     output = run_hosts("deepseek").output
     assert "DeepSeek: anthropic" in output
-    assert "content.string_roles      system user assistant tool" in output
+    assert re.search(r"^  content\.string_roles {2,}system user assistant tool$", output, re.MULTILINE)
     assert "[reported: cline/cline#230," in output
+    # Values are aligned, behind the longest name.
+    starts = re.findall(r"^(  \w+\.\w+ +)\S", output, re.MULTILINE)
+    assert {len(start) for start in starts} == {len("  output.json_in_prompt_required  ")}
 
 
 def test_json_has_all_protocols_of_a_host() -> None:
@@ -39,7 +43,7 @@ def test_configured_hosts_are_included(tmp_path: Path) -> None:
     path = tmp_path / "toolwire.toml"
     path.write_text('[hosts.company]\nextends = "groq"\n[hosts.company.tools]\nmax_count = 7\n')
     output = run_hosts("company", "--config", str(path)).output
-    assert "tools.max_count           7" in output
+    assert re.search(r"tools\.max_count {2,}7$", output, re.MULTILINE)
 
 
 def test_unknown_host_is_bad_input() -> None:

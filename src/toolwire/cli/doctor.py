@@ -57,7 +57,7 @@ def command(config_path: Path | None, timeout: float, probe: str | None, model: 
         if probe is not None:
             _probe(loaded.config, probe, model, timeout)
             return
-        source = loaded.description or f"no {PROJECT_FILE}; using API keys from the environment"
+        source = loaded.description or f"no {PROJECT_FILE}; providers are found by API keys in the environment"
         findings = [Finding("configuration", source)]
         with show_progress("asking the providers"):
             findings += asyncio.run(diagnose(loaded.config, loaded.key_variables, os.environ, timeout))

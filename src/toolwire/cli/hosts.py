@@ -69,14 +69,16 @@ def _print_host(tables: Any, name: str) -> None:
     """Print every fact in which a host differs from the vendor's API, with its source, for each of its protocols."""
     from toolwire.codec.hosts.description import describe_addresses, describe_facts, describe_source
 
-    for profile in tables.profiles(name):
+    profiles = tables.profiles(name)
+    width = max((len(fact.name) for profile in profiles for fact in describe_facts(profile)), default=0) + 4
+    for profile in profiles:
         print_line((f"{profile.title or name}: {profile.protocol}", "strong"))
         if addresses := describe_addresses(profile):
             print_line(f"  {addresses}", indent=2)
         for fact in describe_facts(profile):
-            print_line("  ", (fact.name, "accent"), f"{' ' * (26 - len(fact.name))}{fact.value}", indent=28)
+            print_line("  ", (fact.name, "accent"), f"{' ' * (width - 2 - len(fact.name))}{fact.value}", indent=width)
             if source := describe_source(fact.source):
-                print_line(" " * 28, (f"[{source}]", "muted"), indent=28)
+                print_line(" " * width, (f"[{source}]", "muted"), indent=width)
         print_line()
 
 
