@@ -45,7 +45,7 @@ from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
 from toolwire.translation.compaction import SUMMARY_PROMPT, SummaryFailed, read_summary, summary_request
 from toolwire.translation.history import restore_envelopes, signatures_in
-from toolwire.translation.hosted_support import HostedSupport, find_hosted_support
+from toolwire.translation.hosted_support import HostedSupport, find_hosted_support, knows_client_tool
 from toolwire.translation.output_format import enforces_output_format
 from toolwire.translation.prompted_tools import prompting_codec
 from toolwire.upstream.transport import Transport
@@ -126,6 +126,10 @@ class GatewayModel:
             ("hosted", tool, has_functions),
             lambda codec, target: find_hosted_support(codec, target, tool, has_functions=has_functions),
         )
+
+    def knows_client_tool(self, tool: NativeTool) -> bool:
+        """Return whether the first backend and its model take a vendor's own tool that the client runs."""
+        return self._remember(("client", tool), lambda codec, target: knows_client_tool(codec, target, tool))
 
     def _remember(self, question: tuple[Any, ...], probe: Callable[[Codec, Target], T]) -> T:
         """Return what a request to the first backend shows, remembered until the facts about the backend change."""

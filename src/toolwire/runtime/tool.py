@@ -104,6 +104,8 @@ class ToolCaller(Protocol):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from toolwire.runtime.native_forms import NativeForm
+
     DepsT = TypeVar("DepsT", default=None)
 else:
     from typing import TypeVar
@@ -192,6 +194,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Description of the call's effect for the approval prompt."""
     native: NativeTool | None = None
     """Declaration as a provider's built-in tool, instead of a function."""
+    native_forms: "tuple[NativeForm, ...]" = ()
+    """Vendors' own tools that models which know them get instead."""
 
     @property
     def definition_digest(self) -> str:

@@ -1,14 +1,19 @@
-"""Whether a target runs a hosted tool itself, and which of its options the target lacks."""
+"""Whether a target runs a hosted tool itself or knows its vendor's client-run tools, and which options it lacks."""
 
 from msgspec import Struct
 
 from toolwire.canonical.content import Message, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, NativeTool
+from toolwire.codec.encoding.hosted_tools import accepts_native
 from toolwire.codec.interface import Codec, Target
+from toolwire.codec.models import claude, gpt
 
 _PROBE_TOOL = FunctionTool(name="probe")
 _PATH = ("tools", 0)
+
+
+_KNOWS_CLIENT_TOOLS = {"anthropic": claude.knows_bash, "openai-responses": gpt.knows_shell_and_patches}
 
 
 class HostedSupport(Struct, frozen=True):
@@ -40,3 +45,11 @@ def find_hosted_support(codec: Codec, target: Target, tool: NativeTool, *, has_f
             return HostedSupport(refusal=f"{field}: {reason}" if isinstance(field, str) and field else reason)
         lost.append(str(field).strip("/"))
     return HostedSupport(lost_options=tuple(lost))
+
+
+def knows_client_tool(codec: Codec, target: Target, tool: NativeTool) -> bool:
+    """Return whether the target's host takes its vendor's own shell or patch tool, and its model knows it."""
+    knows = _KNOWS_CLIENT_TOOLS.get(codec.name)
+    if knows is None or tool.protocol != codec.name or not accepts_native("client", target.host):
+        return False
+    return knows(target.model or "")

@@ -98,16 +98,21 @@ _FUNCTION_FORMS: dict[tuple[str, str], _FunctionForm] = {
 """Functions by protocol and kind of the tool."""
 
 
+def function_form(tool: NativeTool) -> FunctionTool | None:
+    """Return a vendor's client-run shell, editor, memory or patch tool in the form of a function; None for others."""
+    if (form := _FUNCTION_FORMS.get((tool.protocol, tool.kind))) is None:
+        return None
+    return FunctionTool(
+        name=tool.name or tool.kind, description=form.description, parameters=form.parameters, cache=tool.cache
+    )
+
+
 def client_function(tool: Tool, index: int, plan: EncodingPlan) -> FunctionTool | None:
     """Return the function that stands for a vendor's own tool at another target; None for tools without one."""
     if not isinstance(tool, NativeTool) or tool.executor != "client":
         return None
-    name = tool.name or tool.kind
-    if tool.kind == TOOL_SEARCH:
-        function = _tool_search_function(tool)
-    elif (form := _FUNCTION_FORMS.get((tool.protocol, tool.kind))) is not None:
-        function = FunctionTool(name=name, description=form.description, parameters=form.parameters, cache=tool.cache)
-    else:
+    function = _tool_search_function(tool) if tool.kind == TOOL_SEARCH else function_form(tool)
+    if function is None:
         return None
     plan.report.approximated(("tools", index), "", f"declared as the function {function.name}, run by the client")
     if tool.protocol == "openai-responses":

@@ -237,6 +237,8 @@ def substitute_functions(request: Request, plan: EncodingPlan, names: HostedTool
     tools, choice, chosen = list(request.tools), request.tool_choice, chosen_native_tool(request)
     native_kinds = () if names is None else names.native_kinds
     for index, tool in enumerate(tools):
+        if _is_own_tool(tool, names) and accepts_native("client", plan.target.host):
+            continue
         function = client_function(tool, index, plan)
         if function is None and plan.target.hosted_tools == "function":
             function = _hosted_function(tool, index, plan, native_kinds)
@@ -247,6 +249,13 @@ def substitute_functions(request: Request, plan: EncodingPlan, names: HostedTool
             (reference,) = choice.names
             choice = replace(choice, mode="named", names=(ToolRef(name=function.name, at=reference.at),))
     return replace(request, tools=tuple(tools), tool_choice=choice)
+
+
+def _is_own_tool(tool: Tool, names: HostedToolNames | None) -> bool:
+    """Return whether a client-run tool is the target's own, as in requests of the runtime, which have no protocol."""
+    if names is None or not isinstance(tool, NativeTool):
+        return False
+    return tool.protocol == names.family and tool.executor == "client"
 
 
 def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: tuple[str, ...]) -> FunctionTool | None:

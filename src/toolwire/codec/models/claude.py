@@ -83,6 +83,11 @@ def refuses_temperature_with_top_p(model: str) -> bool:
     return model_version(model)[1] >= (4, 1)
 
 
+def knows_bash(model: str) -> bool:
+    """Tell whether the model is known to have Anthropic's `bash` tool (`bash_20250124`): those from 4.0 on."""
+    return model_version(model)[1] >= (4, 0)
+
+
 def lacks_tool_search(model: str) -> bool:
     """Tell whether the model lacks the provider's tool search: those before 4.5."""
     return _WITHOUT_TOOL_SEARCH.match(model) is not None

@@ -32,6 +32,7 @@ _WITHOUT_SAMPLING_AT_EFFORT = re.compile(r"(openai/)?gpt-(5\.\d|6)(?!.*chat)")
 _WITHOUT_TOOLS_AT_EFFORT = re.compile(r"gpt-(5\.[456]|6)")
 _WITHOUT_AUDIO_OR_SEARCH = re.compile(r"(gpt-4o|gpt-4\.1|gpt-5|o1|o3|o4)(?!.*(audio|search|realtime))")
 _WITHOUT_SYSTEM = re.compile(r"o1-(mini|preview)")
+_WITH_SHELL_AND_PATCHES = re.compile(r"gpt-(5\.[1-9]|6)(?!.*(chat|nano))")
 _WITHOUT_TOOL_SEARCH = re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt-5\.[123](-|$)")
 
 
@@ -84,6 +85,11 @@ def refuses_audio_and_search(model: str) -> bool:
 def refuses_system_messages(model: str) -> bool:
     """Tell whether the model rejects system and developer messages."""
     return _WITHOUT_SYSTEM.match(model) is not None
+
+
+def knows_shell_and_patches(model: str) -> bool:
+    """Tell whether the model is known to have OpenAI's `shell` and `apply_patch` tools: those from GPT-5.1 on."""
+    return _WITH_SHELL_AND_PATCHES.match(model) is not None
 
 
 def lacks_tool_search(model: str) -> bool:

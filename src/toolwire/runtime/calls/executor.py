@@ -375,11 +375,11 @@ class Executor:
         )
         result = ToolResult(
             call_id=call.id,
-            name=call.name,
+            name=pending.requested_name or call.name,
             namespace=call.namespace,
             content=bounded.output.content,
             status=status,
-            native="custom" if call.shape == "freeform" else call.native,
+            native=call.native or ("custom" if call.shape == "freeform" else None),
             caller=call.caller,
             screen=output.screen,
         )

@@ -29,6 +29,7 @@ from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_pol
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import ModelFailed, SupportsPrices
+from toolwire.runtime.native_forms import NO_FORMS, choose_forms
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.compaction import Compactor
@@ -111,6 +112,7 @@ class Loop:
         self._catalog = ToolCatalog({})
         self._declarations: tuple[Declared, ...] = ()
         self._instructions = ""
+        self._forms = NO_FORMS
         self._response_format: OutputFormat | None = None
         self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
@@ -258,6 +260,7 @@ class Loop:
         catalog, warnings = self._toolbox.hosted.choose_for(self._model, catalog, policy, code=self._settings.code)
         self._toolbox.warnings += [warning for warning in warnings if warning not in self._warned]
         self._warned.update(warnings)
+        catalog, self._forms = choose_forms(self._model, catalog)
         self._tool_definitions.check_changes(catalog.tools.values())
         if self._settings.code:
             if self._sandbox is None:
@@ -322,7 +325,7 @@ class Loop:
             origin="",
             model=self._model.name,
             messages=messages,
-            system=(Text(text=self._instructions),) if self._instructions else None,
+            system=tuple(Text(text=text) for text in (self._instructions, self._forms.notes) if text) or None,
             tools=self._declarations or None,
             tool_choice=self._tool_choice(state),
             thinking=thinking_of(settings.model),
@@ -354,7 +357,8 @@ class Loop:
         for id, call in with_unique_ids(state.turn, [call for call in calls if call.executor == "client"]):
             # The policy is about effects, and an answer has none.
             applied = Policy() if call.name in self._output_tools else policy
-            pending = admit_call(call, id, self._catalog, applied, repair=self._settings.repair)
+            pending = admit_call(self._forms.adapt_call(call), id, self._catalog, applied, repair=self._settings.repair)
+            pending.requested_name = call.name
             if call.name not in self._output_tools:
                 refuse_handoff(state, pending, self._limits.handoffs)
                 await self._hooks.before_tool(self._run_context(state), pending, policy)

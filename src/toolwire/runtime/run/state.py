@@ -125,6 +125,8 @@ class PendingCall(Struct, kw_only=True):
     call: ToolCall
     id: str
     """Id that is unique in the turn; the model may have sent none."""
+    requested_name: str | None = None
+    """Name by which the model called the tool, if that is the name of a vendor's tool in its place."""
     validated_text: str | None = None
     """Exact text of the arguments to run with, possibly repaired or edited; None if they are invalid."""
     edited: bool = False

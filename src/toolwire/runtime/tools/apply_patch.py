@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from toolwire.canonical.tools import Grammar
+from toolwire.runtime.native_forms import PATCH_FORMS
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.workspace import Workspace
 from toolwire.runtime.tools.write_file import MAX_FILE_BYTES, encode_text, unified_diff
@@ -312,6 +313,7 @@ def apply_patch_tools(workspace: Workspace) -> list[Tool]:
         resources=resources,
         subcalls=subcalls,
         preview=preview,
+        native_forms=PATCH_FORMS,
     )
     return [tool]
 

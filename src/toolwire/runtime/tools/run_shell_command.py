@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from toolwire.canonical.content import Text
+from toolwire.runtime.native_forms import SHELL_FORMS
 from toolwire.runtime.sandbox.bubblewrap import Sandbox, child_environment
 from toolwire.runtime.sandbox.process import CommandLimits, ProcessResult, run_process
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
@@ -251,6 +252,7 @@ def shell_tools(workspace: Workspace, options: ShellOptions) -> list[Tool]:
         subcalls=_subcalls,
         approval_reason=lambda _: f"it is not sandboxed: {unsandboxed_reason}" if needs_human else None,
         requires_human=lambda _: needs_human,
+        native_forms=SHELL_FORMS,
     )
     return [tool]
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, HostedTool, NativeTool, ToolChoice
-from toolwire.codec.encoding.client_tools import TOOL_SEARCH
+from toolwire.codec.encoding.client_tools import TOOL_SEARCH, function_form
 from toolwire.codec.encoding.tools import conversation_tools
 from toolwire.upstream.simulator.hosted_tools import hosted_tools_of
 from toolwire.upstream.simulator.schema_examples import (
@@ -142,9 +143,20 @@ def _as_client_tool(tool: CallableTool | NativeTool) -> CallableTool | None:
     if isinstance(tool, NativeTool):
         if is_client_tool_search(tool):
             return FunctionTool(name=TOOL_SEARCH)
+        if tool.protocol == "openai-responses" and tool.executor == "client":
+            return _with_diff(function_form(tool)) if tool.kind == "apply_patch" else function_form(tool)
         is_anthropic_client_tool = tool.protocol == "anthropic" and tool.executor == "client" and tool.name is not None
         return FunctionTool(name=tool.name or "") if is_anthropic_client_tool else None
     return tool if tool.allowed_callers is None or "direct" in tool.allowed_callers else None
+
+
+def _with_diff(tool: FunctionTool | None) -> FunctionTool | None:
+    """Require the diff of a patch, which only deletions lack."""
+    if tool is None or tool.parameters is None:
+        return tool
+    schema = msgspec.json.decode(tool.parameters, type=dict[str, Any])
+    schema["required"] = [*schema["required"], "diff"]
+    return replace(tool, parameters=msgspec.Raw(msgspec.json.encode(schema)))
 
 
 _AnyTool = FunctionTool | FreeformTool

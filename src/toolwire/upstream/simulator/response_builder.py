@@ -14,8 +14,7 @@ from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart, Resp
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.canonical.tools import Computer, FunctionTool
-from toolwire.codec.encoding.client_tools import TOOL_SEARCH
+from toolwire.canonical.tools import Computer, FunctionTool, NativeTool
 from toolwire.codec.encoding.computer import (
     COMPUTER_FUNCTION_NAME,
     FUNCTION_ADAPTER,
@@ -31,7 +30,6 @@ from toolwire.codec.models.gemini import signs_calls
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.hosted_tools import HostedCall, describe_calls, hosted_parts, hosted_tools_of
 from toolwire.upstream.simulator.model import Reply, ReplyCall
-from toolwire.upstream.simulator.prompt import is_client_tool_search
 from toolwire.upstream.simulator.provider_traits import (
     PROVIDER_TRAITS,
     call_id_prefix,
@@ -94,7 +92,11 @@ class ResponseBuilder:
         self._traits = PROVIDER_TRAITS[protocol]
         self._issuer = signature_issuer(protocol, request.model)
         self._key = key
-        self._has_client_search = any(is_client_tool_search(tool) for tool in request.tools or ())
+        self._native_names = {
+            tool.kind
+            for tool in request.tools or ()
+            if isinstance(tool, NativeTool) and tool.protocol == "openai-responses" and tool.executor == "client"
+        }
         conversation = msgspec.json.encode((request.model, request.messages, request.tools, request.tool_choice))
         self._nonce = hashlib.blake2s(conversation, digest_size=12).hexdigest()
 
@@ -170,7 +172,7 @@ class ResponseBuilder:
             namespace=call.namespace,
             arguments=call.arguments,
             shape="freeform" if call.freeform else "json",
-            native=f"{TOOL_SEARCH}_call" if call.name == TOOL_SEARCH and self._has_client_search else None,
+            native=f"{call.name}_call" if call.name in self._native_names else None,
         )
         return self._sign_call(unsigned, candidate, number, after_thinking=after_thinking)
 

@@ -1,0 +1,177 @@
+"""Vendors' own forms of the shell and of patches: declared where the model knows them, and mapped to our tools."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.runtime.scripted_agent import ScriptedApprover, ScriptedModel, model_call, model_turn, text_turn
+from tests.support.servers.asgi import serve_app
+from toolwire import Agent, Policy, tool
+from toolwire.canonical.content import ToolCall, ToolResult
+from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool
+from toolwire.codec.interface import Target
+from toolwire.codec.models import claude, gpt
+from toolwire.gateway.config import Config, ProviderSection
+from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.native_forms import PATCH_FORMS, SHELL_FORMS
+from toolwire.runtime.tool import Tool
+from toolwire.runtime.tools.apply_patch import apply_patch_tools
+from toolwire.runtime.tools.workspace import Workspace
+from toolwire.translation.hosted_support import knows_client_tool
+from toolwire.upstream.simulator.app import Simulator
+
+COMMANDS: list[str] = []
+
+
+async def _run(arguments: Any, _context: Any) -> str:
+    COMMANDS.append(arguments["command"])
+    return f"ran {arguments['command']}"
+
+
+SHELL = Tool(
+    name="run_shell_command",
+    run=_run,
+    description="Runs a command in /work.",
+    parameters={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    native_forms=SHELL_FORMS,
+)
+
+
+@contextmanager
+def agent_on(protocol: str, model: str, *tools: Tool, **options: Any) -> Iterator[Agent]:
+    with serve_app(Simulator([protocol])) as address:
+        config = Config(providers={"up": ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)})
+        with Agent(f"up/{model}", tools=tools, config=config, **options) as agent:
+            yield agent
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "prompt", "command"),
+    [
+        ("openai-responses", "gpt-5.4", 'shell {"commands": ["git status", "ls"]}', "git status\nls"),
+        ("anthropic", "claude-sonnet-5", 'bash {"command": "git status"}', "git status"),
+        ("anthropic", "claude-sonnet-5", 'bash {"restart": true}', "true"),
+        ("openai-responses", "gpt-4.1", 'run_shell_command {"command": "ls"}', "ls"),
+        ("anthropic", "claude-3-5-haiku-latest", 'run_shell_command {"command": "ls"}', "ls"),
+        ("openai-chat", "gpt-5.4", 'run_shell_command {"command": "ls"}', "ls"),
+        ("gemini", "gemini-3-pro", 'run_shell_command {"command": "ls"}', "ls"),
+        ("gemini-interactions", "gemini-3-pro", 'run_shell_command {"command": "ls"}', "ls"),
+        ("ollama", "qwen3:8b", 'run_shell_command {"command": "ls"}', "ls"),
+        ("openrouter", "openai/gpt-5.4", 'run_shell_command {"command": "ls"}', "ls"),
+    ],
+)
+def test_shell_has_the_form_that_the_model_knows(protocol: str, model: str, prompt: str, command: str) -> None:
+    COMMANDS.clear()
+    approver = ScriptedApprover("yes")
+    with agent_on(protocol, model, SHELL, approver=approver) as agent:
+        run = agent.run(prompt)
+    assert [command] == COMMANDS
+    (asked,) = approver.requests
+    assert asked.tool == "run_shell_command", "approvals are about our tool"
+    (record,) = run.calls
+    assert (record.tool, record.arguments) == ("run_shell_command", {"command": command})
+    assert run.text.endswith(f"returned: ran {command}")
+    call, result = (
+        part for message in run.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)
+    )
+    assert isinstance(call, ToolCall)
+    assert isinstance(result, ToolResult)
+    assert (call.id, call.name) == (result.call_id, result.name), "the conversation keeps the vendor's names"
+
+
+def test_policy_rules_apply_to_every_form() -> None:
+    COMMANDS.clear()
+    policy = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=*rm *)"])
+    with agent_on("openai-responses", "gpt-5.4", SHELL, policy=policy) as agent:
+        run = agent.run('shell {"commands": ["ls", "rm -rf x"]}')
+    assert COMMANDS == []
+    assert run.calls[0].error == "denied"
+
+
+class KnowingModel(ScriptedModel):
+    """A model that knows all of its vendor's tools."""
+
+    def knows_client_tool(self, tool: NativeTool) -> bool:
+        return tool.protocol == "openai-responses"
+
+
+def test_system_text_describes_what_a_vendors_tool_cannot() -> None:
+    model = KnowingModel(text_turn("done"))
+    Agent(model, tools=[SHELL], instructions="Be brief.").run("Hi")
+    (request,) = model.requests
+    texts = [part.text for part in request.system or ()]
+    assert texts[0] == "Be brief."
+    assert texts[1].startswith("shell: Runs a command in /work. Each call runs in a new shell")
+
+
+def test_tool_of_the_user_keeps_its_name() -> None:
+    @tool(name="shell", read_only=True)
+    def shell(query: str) -> str:
+        """Ask about shells on the beach."""
+        return query
+
+    model = KnowingModel(text_turn("done"))
+    Agent(model, tools=[SHELL, shell]).run("Hi")
+    assert [type(one) for one in model.requests[0].tools or ()] == [FunctionTool, FunctionTool]
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", '{"commands": []}', '{"commands": [1]}', "{}", "null"])
+def test_arguments_that_do_not_fit_are_refused(arguments: str) -> None:
+    COMMANDS.clear()
+    model = KnowingModel(model_turn(model_call("shell", arguments, native="shell_call")), text_turn("done"))
+    run = Agent(model, tools=[SHELL], policy=Policy(allow=["*"])).run("Hi")
+    assert COMMANDS == []
+    assert run.calls[0].approval.startswith("refused")
+
+
+OPERATIONS = [
+    (
+        '{"type": "create_file", "path": "new.txt", "diff": "+one\\n+two\\n"}',
+        {"new.txt": "one\ntwo\n", "old.txt": "a\nb\n"},
+    ),
+    ('{"type": "update_file", "path": "old.txt", "diff": "@@\\n a\\n-b\\n+c\\n"}', {"old.txt": "a\nc\n"}),
+    ('{"type": "delete_file", "path": "old.txt"}', {}),
+    ('{"type": "create_file", "path": "x\\n*** Delete File: old.txt", "diff": "+a"}', {"old.txt": "a\nb\n"}),
+]
+
+
+@pytest.mark.parametrize(("operation", "files"), OPERATIONS, ids=["create", "update", "delete", "forged path"])
+def test_patch_operations_become_patches(operation: str, files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("a\nb\n")
+    model = KnowingModel(model_turn(model_call("apply_patch", operation, native="apply_patch_call")), text_turn("done"))
+    run = Agent(model, tools=apply_patch_tools(Workspace(tmp_path)), policy=Policy(allow=["apply_patch"])).run("Hi")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+    (result,) = model.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.native == "apply_patch_call"
+    assert (run.calls[0].error == "") is (result.status == "ok")
+
+
+def test_patches_work_on_the_strict_simulator(tmp_path: Path) -> None:
+    tools = apply_patch_tools(Workspace(tmp_path))
+    with agent_on("openai-responses", "gpt-5.4", *tools, policy=Policy(allow=["apply_patch"])) as agent:
+        run = agent.run('apply_patch {"type": "create_file", "path": "a.txt", "diff": "+hello"}')
+    assert (tmp_path / "a.txt").read_text() == "hello\n"
+    assert run.ok
+
+
+def test_only_known_models_of_hosts_that_take_the_tools_get_them() -> None:
+    shell, patch = SHELL_FORMS[0].declaration, PATCH_FORMS[0].declaration
+    responses, anthropic = PROTOCOLS["openai-responses"], PROTOCOLS["anthropic"]
+    assert knows_client_tool(responses, Target(model="gpt-5.1"), shell)
+    assert knows_client_tool(responses, Target(model="gpt-6-astra"), patch)
+    assert not knows_client_tool(responses, Target(model="my-finetune"), shell)
+    assert not knows_client_tool(anthropic, Target(model="claude-sonnet-5"), shell)
+    assert knows_client_tool(anthropic, Target(model="claude-sonnet-5"), SHELL_FORMS[1].declaration)
+    assert not gpt.knows_shell_and_patches("gpt-5")
+    assert not claude.knows_bash("claude-3-7-sonnet-latest")
+
+
+def test_other_models_get_our_own_declarations(tmp_path: Path) -> None:
+    model = ScriptedModel(text_turn("done"))
+    Agent(model, tools=[SHELL, *apply_patch_tools(Workspace(tmp_path))]).run("Hi")
+    assert [type(one) for one in model.requests[0].tools or ()] == [FunctionTool, FreeformTool]
+    assert model.requests[0].system is None
