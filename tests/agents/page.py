@@ -30,6 +30,9 @@ upstream has no web search, the agent gets an error and continues. A failing ups
 overloaded at the next step, and breaks off its stream at the third; the gateway leaves the retry to the agent. Qwen
 Code does not retry after a broken stream, so its test leaves that step out.
 
+In runs with compaction, the conversation is replaced by a summary: at Claude Code's `/compact`, by Codex itself, or by
+Codex through the API. The number counts the thinking after it.
+
 """
 
 
