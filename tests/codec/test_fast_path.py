@@ -101,7 +101,8 @@ def test_deltas_belong_to_the_part_of_the_template_and_are_collected() -> None:
     template = CONTENT.template(HEAD + b'"a"' + TAIL, delta, pieces)
     assert template is not None
     deltas = template.match(frames, 0)
-    assert deltas == PartDeltas(index=3, texts=["b", "b"], candidate=1, kind="full", block=2)
+    wire = b'"b"\n"b"'
+    assert deltas == PartDeltas(index=3, texts=["b", "b"], candidate=1, kind="full", block=2, wire=wire)
     assert pieces == ["a", "b", "b"]
 
 

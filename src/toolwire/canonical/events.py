@@ -74,6 +74,7 @@ class PartDeltas(Node, frozen=True):
     candidate: int = 0
     kind: Literal["full", "summary"] | None = None
     block: int = 0
+    wire: bytes = b""  # JSON that holds all texts, if it is at hand; searching it is faster than searching them
 
     @property
     def text(self) -> str:

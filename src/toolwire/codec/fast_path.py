@@ -42,12 +42,13 @@ class FrameTemplate(Struct, frozen=True, gc=False):
             if not frame.startswith(head) or not frame.endswith(tail) or len(frame) < least:
                 break
             strings.append(frame[start:end])
-        if not (texts := _decode_strings(strings)):
+        wire = b"\n".join(strings)
+        if not (texts := _decode_strings(strings, wire)):
             return None
         if self.pieces is not None:
             self.pieces.extend(texts)
         index, candidate, kind, block = self.delta.index, self.delta.candidate, self.delta.kind, self.delta.block
-        return PartDeltas(index=index, texts=texts, candidate=candidate, kind=kind, block=block)
+        return PartDeltas(index=index, texts=texts, candidate=candidate, kind=kind, block=block, wire=wire)
 
 
 class FrameDecoder:
@@ -85,11 +86,14 @@ def adds_only_text(delta: PartDelta) -> bool:
     return delta == PartDelta(index=index, text=delta.text, candidate=candidate, kind=kind, block=block)
 
 
-def _decode_strings(strings: list[bytes]) -> list[str]:
-    """Decode JSON strings up to the first invalid or empty one; decoders ignore a member that is empty."""
+def _decode_strings(strings: list[bytes], lines: bytes) -> list[str]:
+    """Decode JSON strings up to the first invalid or empty one; decoders ignore a member that is empty.
+
+    `lines` are the strings, one on each line.
+    """
     texts: list[str] = []
     with contextlib.suppress(*JSON_ERRORS):
-        texts = _strings.decode_lines(b"\n".join(strings))
+        texts = _strings.decode_lines(lines)
     # Each line holds at least one JSON string, so equal counts show that each holds exactly one.
     if len(texts) != len(strings):
         texts = []

@@ -4,7 +4,7 @@ import gc
 import json
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import NoneType
 from typing import Any, Literal
 
@@ -322,6 +322,7 @@ def response_context(
     return ResponseContext(request=decoded, mapping=mapping, text_recovery=recovery)
 
 
+@lru_cache(maxsize=256)
 def text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
     """Return the settings of these parsers; None if both are off. Raise `ValueError` for an unknown name."""
     check_parser_names(tool_call_parser, reasoning_parser)

@@ -30,7 +30,11 @@ from toolwire.translation.event_stream import StreamProgress
 from toolwire.translation.pipeline import Stage, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import without_error
-from toolwire.translation.stages.tool_call_parsers.text_recovery import TextRecoveryStage, report_recovered
+from toolwire.translation.stages.tool_call_parsers.text_recovery import (
+    LIMIT_UNREAD,
+    TextRecoveryStage,
+    report_recovered,
+)
 
 _UNNAMED_FRAME = Raw(b"frame")
 
@@ -239,8 +243,13 @@ class StreamTranslator(StreamProgress):
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
         if (recovery := self._recovery) is not None:
-            deltas = event if len(events) == 1 and type(event := events[0]) is PartDeltas else None
-            if not (recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)):
+            if len(events) == 1 and type(event := events[0]) is PartDeltas:
+                texts = event.texts
+                if len(texts) == 1 and texts[0] in recovery.known_texts and len(recovery.passed_texts) < LIMIT_UNREAD:
+                    recovery.passed_texts.append(texts[0])
+                elif not recovery.pass_deltas(event):
+                    events = recovery.process(events)
+            elif not recovery.pass_unmarked(events):
                 events = recovery.process(events)
         return self._process_recovered(events)
 
@@ -292,15 +301,20 @@ class StreamTranslator(StreamProgress):
 
     def _forward_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
         """Forward one batch, separating its frames only where the response ends or fails."""
-        if self._encodes_frames:
-            return b"" if self._finished else self._process(self._decoder.feed(data))
-        if self._finished:
-            return b"".join(map(self._forward_done_marker, frames.split(data)))
+        if self._encodes_frames or self._finished:
+            return self._forward_rest(data, frames)
         events = self._decoder.feed(data)
         deltas = event if len(events) == 1 and type(event := events[0]) is PartDeltas else None
-        if (recovery := self._recovery) is not None and not (
-            recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)
+        if (recovery := self._recovery) is None:
+            pass
+        elif (
+            deltas is not None
+            and len(texts := deltas.texts) == 1
+            and texts[0] in recovery.known_texts
+            and len(recovery.passed_texts) < LIMIT_UNREAD
         ):
+            recovery.passed_texts.append(texts[0])
+        elif not (recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)):
             recovered = recovery.process(events)
             if recovered is not events or self._held_frames:
                 if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
@@ -310,14 +324,20 @@ class StreamTranslator(StreamProgress):
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1])
             return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
-        if not data.isascii() and not _is_utf8(data):
-            data = b"".join(map(_without_invalid_lines, frames.split(data)))
         if deltas is None or not self._ignores_deltas:
             self._observe_forwarded(events)
         return self._write_batch(data, frames)
 
+    def _forward_rest(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Return what the client gets of a batch after frames are encoded anew, or after the end of the response."""
+        if self._encodes_frames:
+            return b"" if self._finished else self._process(self._decoder.feed(data))
+        return b"".join(map(self._forward_done_marker, frames.split(data)))
+
     def _write_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
-        """Return a batch as the client gets it: filtered, and up to the end of the response."""
+        """Return a batch as the client gets it: valid, filtered, and up to the end of the response."""
+        if not data.isascii() and not _is_utf8(data):
+            data = b"".join(map(_without_invalid_lines, frames.split(data)))
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:

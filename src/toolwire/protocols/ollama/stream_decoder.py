@@ -23,6 +23,7 @@ from toolwire.canonical.events import (
     MessageStart,
     Notice,
     PartDelta,
+    PartDeltas,
     PartEnd,
     PartStart,
     ResponseEnd,
@@ -102,6 +103,8 @@ class Decoder:
                 self._decode_line(shape, line, events)
             except DecodeError as error:
                 events += self._fail_stream(str(error))
+        if len(events) == 1 and type(deltas := events[0]) is PartDeltas and len(lines) > 1:
+            events[0] = PartDeltas(index=deltas.index, texts=deltas.texts, wire=b"\n".join(lines))
         return events
 
     def _fail_stream(self, reason: str) -> list[Event]:

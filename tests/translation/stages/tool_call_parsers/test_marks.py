@@ -1,18 +1,29 @@
 """Text without marks passes as it arrives, and text that may begin a mark is held."""
 
+import json
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
+from tests.support.assertions import non_empty
+from tests.support.bodies.chat_text import chat_stream
 from toolwire.canonical.content import Reasoning, Text, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
+from toolwire.protocols import PROTOCOLS
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING, REASONING_MARKS
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
-from toolwire.translation.stages.tool_call_parsers.signs import SEPARATOR, may_begin_with_mark, may_hold_mark
+from toolwire.translation.stages.tool_call_parsers.signs import (
+    SEPARATOR,
+    json_may_hold_mark,
+    may_begin_with_mark,
+    may_hold_mark,
+)
 from toolwire.translation.stages.tool_call_parsers.text_recovery import LIMIT_UNREAD, TextRecoveryStage
+from toolwire.translation.stream import StreamTranslator
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 
@@ -60,6 +71,34 @@ def test_every_mark_and_every_beginning_of_one_is_noticed(calls: str, reasoning:
             assert may_hold_mark(SEPARATOR.join(["so ", mark[:end], "then"]))
     openings = {*words.start_finder.marks, *[mark for dialect in words.bare for mark in dialect.openers]}
     assert all(map(may_begin_with_mark, openings))
+
+
+def escape_all(text: str) -> str:
+    """Return a JSON string with each character escaped, as some servers write `<`."""
+    return '"' + "".join(f"\\u{ord(character):04x}" for character in text) + '"'
+
+
+def escape_none(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("encode", [escape_all, escape_none, json.dumps])
+def test_every_mark_and_every_beginning_of_one_is_noticed_in_json(encode: Callable[[str], str]) -> None:
+    for mark in non_empty(vocabulary("auto", "auto", None, interleaved=False).finder.marks):
+        for end in range(1, len(mark) + 1):
+            for texts in (["so ", mark[:end]], ["so ", *mark[:end]], [f"so {mark[0]}", *mark[1:end]]):
+                assert json_may_hold_mark("\n".join(map(encode, texts)).encode(), texts[-1])
+
+
+@pytest.mark.parametrize("encode", [escape_none, json.dumps])
+def test_json_of_text_without_a_mark_is_recognized(encode: Callable[[str], str]) -> None:
+    for texts in (["Well", ", of", " it"], ["a\\nb", '"c"\n', "\t"], ["fun", "ctional", " code"]):
+        assert not json_may_hold_mark("\n".join(map(encode, texts)).encode(), texts[-1])
+
+
+def test_long_json_is_not_searched() -> None:
+    assert json_may_hold_mark(b'"%b"' % (b"a" * 10_000), "word")
+    assert json_may_hold_mark(b"", "word")
 
 
 @pytest.mark.parametrize("sign", sorted("<[]◁f"))
@@ -135,3 +174,16 @@ def test_known_deltas_are_read_once_they_are_many() -> None:
         assert stage.pass_deltas(PartDeltas(index=0, texts=["word"]))
         assert len(stage._unread) <= LIMIT_UNREAD + 4
     assert not stage.pass_deltas(PartDeltas(index=0, texts=["so <", "word"]))
+
+
+@pytest.mark.parametrize("writer", ["openai-chat", "anthropic"])
+def test_a_stream_of_known_deltas_is_read_once_they_are_many(writer: str) -> None:
+    context = ResponseContext(text_recovery=TextRecovery())
+    translator = StreamTranslator(PROTOCOLS["openai-chat"], PROTOCOLS[writer], context)
+    recovery = translator._recovery
+    assert recovery is not None
+    passed = []
+    for frame in chat_stream(["word"] * 3 * LIMIT_UNREAD):
+        translator.feed(frame)
+        passed.append(len(recovery.passed_texts))
+    assert LIMIT_UNREAD // 2 < max(passed) <= LIMIT_UNREAD

@@ -13,7 +13,11 @@ SEPARATOR = "\x1f"  # white space, after which every mark may begin, and part of
 # The only letter that begins a mark in text, `functools[`; not inside a word.
 _find_word = re.compile(rf"f(?<!\wf)(?:u|{SEPARATOR}|\Z)").search
 _LAST_LETTER = "f" + SEPARATOR
-_LIMIT_LENGTH, _LIMIT_TEXTS = 16, 8192
+_LIMIT_LENGTH, _LIMIT_TEXTS, _LIMIT_JSON = 16, 8192, 8192
+_TRIANGLE = "\u25c1".encode()
+_WORD = "functools"
+# Texts that may continue and not complete the only mark that begins with a letter.
+_MIDDLES = frozenset(_WORD[start:end] for start in range(len(_WORD)) for end in range(start + 1, len(_WORD) + 1))
 UNMARKED_TEXTS: set[str] = set()
 """Short texts that hold no mark: models repeat a few thousand different tokens."""
 
@@ -32,6 +36,25 @@ def may_hold_mark(text: str) -> bool:
             UNMARKED_TEXTS.clear()
         UNMARKED_TEXTS.add(text)
     return False
+
+
+def json_may_hold_mark(data: bytes, last_text: str) -> bool:
+    """Return whether texts that follow each other may hold a mark, or end with the beginning of one.
+
+    `data` is JSON that holds these texts, of which `last_text` is the last. It may hold more, which only makes a mark
+    more likely. If it is empty or long, nothing is known.
+    """
+    # The numbers are `<`, `[`, a byte of \u25c1, and `\`. Bytes are searched much faster for a number than for bytes.
+    if 0x3C in data or 0x5B in data or (0x97 in data and data.find(_TRIANGLE) >= 0) or not 0 < len(data) < _LIMIT_JSON:
+        return True
+    if 0x5C in data:
+        place = data.find(0x5C)
+        while place >= 0:
+            if data[place + 1] == 0x75:  # \u
+                return True
+            place = data.find(0x5C, place + 2)
+    # Without these characters, there is at most the beginning of a mark, at the end.
+    return last_text in _MIDDLES or (last_text not in UNMARKED_TEXTS and may_hold_mark(last_text))
 
 
 def may_begin_with_mark(text: str) -> bool:

@@ -5,7 +5,7 @@ sign arrives, or once there are many.
 """
 
 from collections.abc import Mapping
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import is_
 from typing import Literal
 
@@ -35,6 +35,7 @@ from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONI
 from toolwire.translation.stages.tool_call_parsers.signs import (
     SEPARATOR,
     UNMARKED_TEXTS,
+    json_may_hold_mark,
     may_begin_with_mark,
     may_hold_mark,
 )
@@ -45,6 +46,7 @@ _NO_TOOLS: Mapping[str, Raw | None] = {}
 LIMIT_UNREAD = 512
 _CHARACTERS_PER_EVENT = 32
 _DELTAS = (PartDelta, PartDeltas)
+_PART_EVENTS = frozenset({PartStart, PartDelta, PartDeltas, PartEnd})
 
 
 class TextRecoveryStage:
@@ -56,10 +58,9 @@ class TextRecoveryStage:
         self._held_start: list[Event] = []  # the start of a text whose first delta has not arrived
         self._unread: list[Event] = []  # that passed, and that the parser has not read
         self._unread_texts = 0  # in these events; long ones count more
-        self._passed_texts: list[str] = []  # of deltas that passed after these events, all of one part
+        self.passed_texts: list[str] = []  # of deltas that passed after these events, all of one part
         self._last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
-        self._passing_texts: set[str] = _NO_TEXTS  # that pass unread; `UNMARKED_TEXTS` as long as there are few
-        self._appends = repeat(self._passed_texts.append, LIMIT_UNREAD)
+        self.known_texts: set[str] = _NO_TEXTS  # that may pass; `UNMARKED_TEXTS` while `_last_delta` is set
         self._open_parts = 0
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
@@ -97,43 +98,56 @@ class TextRecoveryStage:
         return bool(self._held_start) or any(candidate.is_holding for candidate in self._candidates.values())
 
     def pass_unmarked(self, events: list[Event]) -> bool:
-        """Pass events that hold no mark or beginning of one; return False if `process` has to read them."""
+        """Pass events that hold no mark or beginning of one; return False if `process` has to read them.
+
+        Callers may pass a single delta themselves if its only text is one of `known_texts`: they append the text to
+        `passed_texts` if there are fewer than `LIMIT_UNREAD`.
+        """
         if not self._is_quiet:
             return False
         if not events:
             return True
         texts: list[str] = []
-        for place, event in enumerate(events, 1):
-            if type(event) is PartDeltas:
-                if event.kind is None:  # not reasoning
-                    texts += event.texts
-            elif type(event) is PartDelta:
-                if event.kind is None:
-                    texts.append(event.text)
-            elif type(event) is PartStart and type(event.part) is Text and not _starts_unmarked(event, events[place:]):
-                return False
+        open_parts = self._open_parts
+        start: PartStart | None = None  # of a text whose first delta is still to come
+        for event in events:
+            if type(event) not in _PART_EVENTS:
+                continue
+            if type(event) is PartStart:
+                open_parts += 1
+                if start is not None:
+                    return False
+                start = event if type(event.part) is Text else None
+            elif type(event) is PartEnd:
+                open_parts -= 1
+            elif isinstance(event, _DELTAS) and event.kind is None:  # not reasoning
+                if start is not None and not _starts_unmarked(start, event):
+                    return False
+                start = None
+                texts += event.texts if type(event) is PartDeltas else (event.text,)
         joined = SEPARATOR.join(texts)
-        if joined and may_hold_mark(joined):
+        if start is not None or (joined and may_hold_mark(joined)):
             return False
+        self._open_parts = open_parts
         self._remember(events, len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
         return True
 
     def pass_deltas(self, deltas: PartDeltas) -> bool:
         """Do the same for deltas that arrive alone, which is the most frequent case."""
+        if self._last_delta is None:
+            return self.pass_unmarked([deltas])
         texts = deltas.texts
-        if texts[0] in self._passing_texts and len(texts) == 1:
-            for append in self._appends:  # takes one, if any is left
-                append(texts[0])
+        if json_may_hold_mark(deltas.wire, texts[-1]):
+            joined = SEPARATOR.join(texts)
+            if may_hold_mark(joined):
+                return False
+            if len(joined) > _CHARACTERS_PER_EVENT * len(texts):
+                self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
                 return True
-        joined = SEPARATOR.join(texts)
-        if not self._is_quiet or (may_hold_mark(joined) and deltas.kind is None):
-            return False
-        if self._last_delta is None or len(joined) > _CHARACTERS_PER_EVENT * len(texts):
-            self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
-        else:
-            self._passed_texts += texts
-            if len(self._passed_texts) > LIMIT_UNREAD:
-                self._read_passed()
+        passed_texts = self.passed_texts
+        passed_texts += texts
+        if len(passed_texts) > LIMIT_UNREAD:
+            self._read_passed()
         return True
 
     def _remember(self, events: list[Event], size: int) -> None:
@@ -141,11 +155,11 @@ class TextRecoveryStage:
         self._join_passed_texts()
         self._unread += events
         self._unread_texts += size
-        self._count_parts(events)
         if self._unread_texts + len(self._unread) > LIMIT_UNREAD:
             self._read_passed()
-        if self._open_parts == 1 and isinstance(last := events[-1], _DELTAS) and last.kind is None and self._is_quiet:
-            self._last_delta, self._passing_texts = last, UNMARKED_TEXTS
+        last = events[-1]
+        if self._open_parts == 1 and isinstance(last, _DELTAS) and last.kind is None and self._is_quiet:
+            self._last_delta, self.known_texts = last, UNMARKED_TEXTS
 
     def _count_parts(self, events: list[Event]) -> None:
         """Count the parts that are open after these events."""
@@ -156,13 +170,12 @@ class TextRecoveryStage:
                 self._open_parts -= 1
 
     def _join_passed_texts(self) -> None:
-        """Remember the texts that passed as one delta, and let no more pass until another delta is remembered."""
-        if self._passed_texts and (last := self._last_delta) is not None:
-            text = "".join(self._passed_texts)
-            self._unread.append(PartDelta(index=last.index, text=text, candidate=last.candidate))
-            self._unread_texts += len(self._passed_texts)
-            self._passed_texts.clear()
-        self._last_delta, self._passing_texts = None, _NO_TEXTS
+        """Remember the texts that passed as one event, and let no more pass until another delta is remembered."""
+        if self.passed_texts and (last := self._last_delta) is not None:
+            self._unread.append(PartDeltas(index=last.index, texts=self.passed_texts, candidate=last.candidate))
+            self._unread_texts += len(self.passed_texts)
+            self.passed_texts = []
+        self._last_delta, self.known_texts = None, _NO_TEXTS
 
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
@@ -191,7 +204,7 @@ class TextRecoveryStage:
         if self._unread:
             self._read(_join_deltas(self._unread))
             self._unread.clear()
-            self._unread_texts, self._appends = 0, repeat(self._passed_texts.append, LIMIT_UNREAD)
+            self._unread_texts = 0
 
     def _read(self, events: list[Event]) -> list[Event]:
         """Return the events as the parser changes them; the same list if it does not."""
@@ -299,13 +312,11 @@ def _ends_with_text_start(events: list[Event]) -> bool:
     return type(start := events[-1]) is PartStart and type(start.part) is Text and not start.part.text
 
 
-def _starts_unmarked(start: PartStart, following: list[Event]) -> bool:
-    """Return whether a delta for the starting part follows, and their joint text can't begin with a mark."""
-    if not following or not isinstance(delta := following[0], _DELTAS):
-        return False
+def _starts_unmarked(start: PartStart, delta: PartDelta | PartDeltas) -> bool:
+    """Return whether a delta is of the starting part, and the beginning of its text can't begin a mark."""
     is_same_part = delta.index == start.index and delta.candidate == start.candidate
-    text = start.part.text + delta.text  # type: ignore[union-attr]  # a text
-    return is_same_part and not may_begin_with_mark(text)
+    text = delta.texts[0] if type(delta) is PartDeltas else delta.text
+    return is_same_part and not may_begin_with_mark(start.part.text + text)  # type: ignore[union-attr]  # a text
 
 
 def recover_text(response: Response, context: ResponseContext) -> Response:
