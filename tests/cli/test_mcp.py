@@ -28,6 +28,7 @@ from tests.support.mcp.toolsets import (
     text_of_output,
 )
 from toolwire.cli import main
+from toolwire.cli.tool_modules import load_tools
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.mcp.config import McpServerConfig
 
@@ -313,3 +314,12 @@ def test_serve_explains_what_is_wrong_with_a_module(tmp_path: Path, text: str, p
     result = run("serve", "--module", str(path), "--config", str(write_config(tmp_path)))
     assert result.exit_code == 2
     assert result.stderr.startswith(f"Error: {path}: {problem}")
+
+
+def test_module_prints_to_stderr_while_it_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over stdio, stdout belongs to the protocol."""
+    path = tmp_path / "printing.py"
+    path.write_text("import toolwire\n\nprint('loading')\n\n@toolwire.tool\ndef seven() -> int:\n    return 7\n")
+    assert len(load_tools(path)) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "loading\n")

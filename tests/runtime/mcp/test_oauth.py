@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from mcp.shared.auth import OAuthToken
 
 from tests.support.clock import Clock
-from tests.support.deadlines import DEADLINE, run_event_loop
+from tests.support.deadlines import DEADLINE
 from tests.support.mcp.oauth_server import OAuthServer, serve_oauth
 from toolwire.runtime.mcp.config import McpServerConfig, OAuthConfig
 from toolwire.runtime.mcp.oauth import RedirectListener, SignInRequired, TokenFile, oauth_provider
@@ -222,18 +222,13 @@ def test_client_credentials_go_only_to_their_issuer() -> None:
     asyncio.run(work())
 
 
-def test_slow_person_can_sign_in(clock: Clock) -> None:
-    """The time to sign in is not taken for an old server that ignores `server/discover`."""
+def test_sign_in_through_a_slow_authorization_server_is_awaited(clock: Clock) -> None:
+    """The requests of the sign-in are not taken for an old server that ignores `server/discover`."""
 
     async def work() -> None:
         async with serve_oauth() as given:
-
-            async def follow_slowly(url: str) -> None:
-                clock.advance(200)
-                await run_event_loop()
-                await follow(url)
-
-            toolset = McpToolset("far", McpServerConfig(url=given.url), open_browser=follow_slowly)
+            given.on_token = lambda: clock.advance(100)
+            toolset = McpToolset("far", McpServerConfig(url=given.url), open_browser=follow)
             await toolset.tools()
             version = await toolset.protocol_version()
             await toolset.close()

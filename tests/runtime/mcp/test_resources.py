@@ -41,6 +41,7 @@ def note_server(version: str, **options: Any) -> McpServerConfig:
 def test_resources_and_templates_are_listed_and_read(version: str) -> None:
     async def work() -> None:
         async with open_toolset(note_server(version)) as toolset:
+            assert not any(tool.name.endswith("_resource") for tool in await toolset.tools())
             listed = await toolset.list_resources()
             assert listed[0] == Resource(uri="note:///0", name="note 0", media_type="text/plain", size=6)
             assert [resource.uri for resource in listed] == ["note:///0", "note:///1", "note:///2", "note:///{number}"]

@@ -502,3 +502,21 @@ def test_logs_of_a_tool_reach_the_client_from_its_level_on(version: str, level: 
 
     asyncio.run(work())
     assert logged == expected
+
+
+def test_log_level_of_an_older_session_limits_what_is_sent() -> None:
+    async def run_logging(arguments: Arguments, calling: ToolContext) -> str:
+        calling.report_log("info", "unwanted")
+        calling.report_log("error", "wanted")
+        return "done"
+
+    async def work() -> str:
+        served = build_tool_server([Tool(name="log", run=run_logging)])
+        async with serve_tools(served) as offered, RawMcpClient(offered.url, OLD_VERSION, {}) as client:
+            await client.request("logging/setLevel", {"level": "error"})
+            call = {"method": "tools/call", "id": 2, "params": {"name": "log", "arguments": {}}}
+            return (await client.post(call)).text
+
+    text = asyncio.run(work())
+    assert "wanted" in text.replace("unwanted", "")
+    assert "unwanted" not in text

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -21,6 +21,7 @@ class OAuthServer(Struct):
     secrets: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     forms: list[dict[str, list[str]]] = field(default_factory=list)
+    on_token: Callable[[], None] = lambda: None
 
     @property
     def url(self) -> str:
@@ -60,6 +61,7 @@ class OAuthServer(Struct):
     def token(self, headers: dict[str, str], form: dict[str, list[str]]) -> tuple[int, Any, dict[str, str]]:
         self.grants += form["grant_type"]
         self.forms.append(form)
+        self.on_token()
         if (basic := headers.get("authorization", "")).startswith("Basic "):
             self.secrets.append(base64.b64decode(basic[6:]).decode())
         self.expired = False

@@ -192,7 +192,7 @@ class ServerConnection:
     async def _negotiate(self, session: Session) -> None:
         """Agree on a protocol version, and ask an older server for its logs."""
         version, timeout = self._config.version, max(self._config.timeout, self._connect_timeout)
-        # Over HTTP, the first request includes the time to sign in.
+        # Over HTTP, the first request includes those of the sign-in.
         is_program = self._config.command is not None
         probe_timeout = (
             _STDIO_PROBE_TIMEOUT

@@ -1,6 +1,6 @@
 """The session with one server, and the negotiation of its protocol version.
 
-The SDK's client negotiates, too, but allows `server/discover` ten seconds, which include the time to sign in.
+The SDK's client negotiates, too, but allows `server/discover` ten seconds, which include the requests to sign in.
 """
 
 from typing import Any
