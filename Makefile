@@ -59,7 +59,7 @@ test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks thr
 test-mcp: $(READY) ## run the official MCP conformance suite and third-party servers (needs npm)
 	$(BIN)/python -m tests.mcp_conformance --cache $(CACHE)/mcp
 
-test-install: $(READY) ## build the packages and try them in clean environments (7 minutes)
+test-install: $(READY) ## build the packages and try them in clean environments (20 minutes)
 	$(BIN)/python -m tests.clean_install $(ARGUMENTS)
 
 test-servers: $(READY) $(CACHE)/servers/.ready ## send requests to a real llama.cpp server, and let vendors' packages judge them

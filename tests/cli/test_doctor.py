@@ -94,6 +94,7 @@ def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
     assert f"ok       {running}" in found[url]
     assert f"gateway: another program listens on {other.removeprefix('http://')}: `toolwire serve`" in found[other]
+    assert "ok       gateway: each start takes a free port" in doctor(tmp_path, "[server]\nport = 0\n").output
     free = doctor(tmp_path, "[server]\nport = 9\n").output
     assert "ok       gateway: none runs at 127.0.0.1:9: `toolwire launch` starts one\n" in free
 

@@ -117,6 +117,8 @@ async def check_providers(
 
 def check_gateway(server: ServerSection) -> Finding:
     """Return a finding on what listens at the gateway's address, since `toolwire launch` uses a running gateway."""
+    if server.port == 0:
+        return Finding("gateway", "each start takes a free port (server.port is 0): `toolwire launch` starts one")
     address = f"[{server.host}]:{server.port}" if ":" in server.host else f"{server.host}:{server.port}"
     match find_listener(server.host, server.port):
         case "gateway":
