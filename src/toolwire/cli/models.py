@@ -68,9 +68,8 @@ async def _fetch_models(
 
     providers = configured_providers(config)
     if not providers:
-        click.echo(
-            "no provider is configured: the built-in simulator answers (`toolwire doctor` has details)", err=True
-        )
+        note = "no provider is configured: the built-in simulator answers (`toolwire doctor` has details)"
+        print_line(note, err=True)
         # The simulator runs only in a gateway, and serves any name.
         return list_models(Router(simulated_providers("http://127.0.0.1:9")), ModelCatalog(Transport())), {}
     if name is not None and name not in providers:
