@@ -28,6 +28,7 @@ from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
 KEY = "key-of-the-gateway"
+STATE_FILES = {"agents", "seal.key", "state.db", "usage.db"}
 PROVIDERS = "[server]\nport = 9\n" + "".join(
     f'[providers.{name}]\nprotocol = "{protocol}"\nbase_url = "URL"\n'
     for name, protocol in (("openai", "openai-responses"), ("anthropic", "anthropic"), ("gemini", "gemini"))
@@ -292,7 +293,7 @@ def test_no_temporary_files_remain_and_user_settings_are_unchanged(desk: UserMac
     assert [one.name for one in user_settings.parent.rglob("*")] == [".claude.json"]
     assert user_settings.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
-    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"agents", "seal.key", "state.db"}
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == STATE_FILES
 
 
 def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> None:
@@ -301,7 +302,7 @@ def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> No
         process.send_signal(signal.SIGINT)  # handled by the agent
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 7
-    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"agents", "seal.key", "state.db"}
+    assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == STATE_FILES
 
 
 def test_exit_code_of_an_agent_that_was_killed_is_that_of_a_shell(desk: UserMachine, root: str) -> None:
