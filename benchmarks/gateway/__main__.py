@@ -12,6 +12,7 @@ import sys
 
 from benchmarks.gateway import delays, report
 from benchmarks.gateway.bench import SATURATED, Bench, start_bench
+from benchmarks.gateway.console import measure_console
 from benchmarks.gateway.noise import measure_journal
 from benchmarks.gateway.peers import OTHERS
 from benchmarks.gateway.traffic import HEAVY, LASTING, MEASURED, Workload
@@ -53,6 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="compare with nginx only")
     parser.add_argument("--no-delays", dest="delays", action="store_false", help="skip stalls, first tokens and memory")
     parser.add_argument("--journal", action="store_true", help="also measure with the journal; takes some minutes")
+    parser.add_argument("--console", action="store_true", help="also measure with the console; takes some minutes")
     parser.add_argument(
         "--markdown", action="store_true", help="also print the costs as in docs/reference/performance.md"
     )
@@ -82,6 +84,8 @@ def _run(bench: Bench, workloads: list[Workload], heavy: list[str], options: arg
         delays.measure_growth(bench)
     if options.journal:
         measure_journal(bench, workloads)
+    if options.console:
+        measure_console(bench, workloads)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.support.servers.upstream import ScriptedUpstream, StalledUpstream
 from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 from toolwire.gateway.console.exchange_details import split_stream
 from toolwire.gateway.observability.access_log import RequestRecord
+from toolwire.gateway.server.auth import Principal
 
 SECRET = "secret-of-p0"
 LOSSY = {"model": "gpt-5.5", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]}
@@ -189,6 +190,9 @@ def test_console_bodies_do_not_reach_the_journal(tmp_path: Path) -> None:
             await settled(console.buffer, 1)
             (exchange,) = console.buffer.after(0, 10)
             assert exchange.captured is not None
+            recorder = console.gateway.gateway.app._recorder
+            assert recorder is not None
+            assert recorder.journal._large_entries == []  # which have bodies, and wait half a second to be written
         (record,) = read_journal(tmp_path)
         assert record.bodies is None
 
@@ -226,6 +230,31 @@ def test_buffer_is_bounded_in_count_and_bytes() -> None:
     run_async(work())
 
 
+def test_exchange_under_way_is_yielded_once_per_change() -> None:
+    buffer = ExchangeBuffer(3, 0, body_limit=0)
+    buffer.watch()
+    record = RequestRecord(id="ex", method="POST", path="/", started_at=0.0, client="ollama")
+    buffer.start(StubObserver(record), None)  # type: ignore[arg-type]
+    known: dict[str, bool] = {}
+    assert [exchange.record.id for exchange in buffer.under_way(0, known)] == ["ex"]
+    assert list(buffer.under_way(0, known)) == []
+    record.responded_at = 1.0
+    assert [exchange.number for exchange in buffer.under_way(0, known)] == [0]
+    buffer.add(StubObserver(record))  # type: ignore[arg-type]
+    assert list(buffer.under_way(0, known)) == []
+    assert known == {}
+
+
+class StubObserver:
+    """An observer without capture and losses."""
+
+    capture = losses = request_losses = None
+    principal = Principal("")
+
+    def __init__(self, record: RequestRecord) -> None:
+        self.record = record
+
+
 def question_body() -> tuple[str, object]:
     path, body = question_request("openai-chat")
     return path, json.loads(body)
@@ -233,17 +262,9 @@ def question_body() -> tuple[str, object]:
 
 def test_slow_page_skips_exchanges_that_left_the_buffer() -> None:
     buffer = ExchangeBuffer(3, 0, body_limit=0)
-
-    class Observer:
-        capture = losses = request_losses = None
-
-        class principal:  # noqa: N801 - an attribute
-            tenant = ""
-
-        record = RequestRecord(id="ex", method="POST", path="/", started_at=0.0, client="ollama")
-
+    record = RequestRecord(id="ex", method="POST", path="/", started_at=0.0, client="ollama")
     for _ in range(10):
-        buffer.add(Observer())  # type: ignore[arg-type]
+        buffer.add(StubObserver(record))  # type: ignore[arg-type]
     assert [exchange.number for exchange in buffer.after(0, 2)] == [8, 9]
     assert [exchange.number for exchange in buffer.after(9, 2)] == [10]
     assert buffer.after(10, 2) == []

@@ -150,12 +150,19 @@ class ExchangeBuffer:
         start = max(0, number + 1 - first)
         return list(islice(self._ring, start, start + limit))
 
-    def under_way(self, seconds: float) -> Iterator[BufferedExchange]:
-        """Yield the exchanges that have been under way for longer than this."""
+    def under_way(self, seconds: float, known: dict[str, bool]) -> Iterator[BufferedExchange]:
+        """Yield the exchanges that have been under way for longer than this, without bodies.
+
+        `known` holds those that were yielded before, and whether their response had begun; only changes are yielded.
+        """
         now = time.monotonic()
-        for observer in self._open.values():
-            if now - observer.record.started_at > seconds:
-                yield _buffered(observer, 0)
+        for id in [id for id in known if id not in self._open]:
+            del known[id]
+        for id, observer in self._open.items():
+            has_begun = observer.record.responded_at is not None
+            if now - observer.record.started_at > seconds and known.get(id) is not has_begun:
+                known[id] = has_begun
+                yield _summarize(observer, 0)
 
     def find(self, id: str) -> BufferedExchange | None:
         """Return an exchange by its id; None if it is unknown or too old."""
@@ -173,23 +180,23 @@ class ExchangeBuffer:
 
 
 def _buffered(observer: RequestObserver, number: int) -> BufferedExchange:
-    """Return an exchange as far as it is known."""
+    """Return an exchange as far as it is known, with its bodies if they are captured."""
+    exchange = _summarize(observer, number)
+    if (capture := observer.capture) is not None and capture.body_chunks is not None:
+        exchange.captured = _captured(exchange.record, capture, exchange.losses)
+    return exchange
+
+
+def _summarize(observer: RequestObserver, number: int) -> BufferedExchange:
+    """Return an exchange as far as it is known, without bodies."""
     record = observer.record
     if record.exception is not None:
         record = replace(record, exception=None)  # its frames would keep everything alive
     losses = observer.losses
     if losses is None:
         losses = observer.request_losses or []
-    exchange = BufferedExchange(
-        number,
-        time.time() - (time.monotonic() - record.started_at),
-        observer.principal.tenant,
-        record,
-        losses,
-    )
-    if (capture := observer.capture) is not None and capture.body_chunks is not None:
-        exchange.captured = _captured(record, capture, losses)
-    return exchange
+    at = time.time() - (time.monotonic() - record.started_at)
+    return BufferedExchange(number, at, observer.principal.tenant, record, losses)
 
 
 def _captured(record: RequestRecord, capture: ExchangeCapture, losses: list[Loss]) -> CapturedExchange:

@@ -17,8 +17,8 @@ from toolwire.journal.redaction import Redactor
 from toolwire.upstream.asgi import AsgiRequest
 
 INTERVAL = 0.25
-MAX_ROWS = 500
-"""Rows in one batch."""
+MAX_ROWS = 250
+"""Rows in one batch. Once a page has the exchanges from before it was opened, it gets one batch per interval."""
 
 PING_INTERVAL = 15.0
 MAX_WATCHERS = 32
@@ -30,6 +30,8 @@ class FeedPosition(Struct):
     boot: str
     """Identifies the process: numbers of another one mean other exchanges."""
     number: int = 0
+    under_way: dict[str, bool] = {}
+    """Exchanges that were sent while under way, and whether their response had begun."""
 
     def encode(self) -> bytes:
         """Return the position as an event id."""
@@ -65,13 +67,13 @@ class ExchangeFeed:
         self._buffer.watch()
         try:
             await request.write_body(b"retry: 1000\n\n", more_body=True)
-            sent_at = 0.0
+            sent_at, opened_at = 0.0, self._buffer.last_number
             while not self.is_closed and not viewer.is_expired():
                 event = await self._next_event(viewer, position, is_first=sent_at == 0)
                 if event or time.monotonic() - sent_at >= PING_INTERVAL:
                     sent_at = time.monotonic()
                     await request.write_body(event or b": ping\n\n", more_body=True)
-                if position.number == self._buffer.last_number or not event:
+                if position.number >= opened_at or not event:
                     await request.pause(INTERVAL)
             await request.write_body(b"")
         finally:
@@ -84,7 +86,7 @@ class ExchangeFeed:
         finished = self._buffer.after(position.number, MAX_ROWS)
         if finished:
             position.number = finished[-1].number
-        exchanges = [*finished, *self._buffer.under_way(INTERVAL)]
+        exchanges = [*finished, *self._buffer.under_way(INTERVAL, position.under_way)]
         visible = [exchange for exchange in exchanges if viewer.may_see(exchange.tenant)]
         if not visible and not is_first:
             return b""

@@ -35,3 +35,7 @@ def console(tmp_path: Path) -> Iterator[ConsoleGateway]:
         gateway = run_console_gateway(stack, tmp_path)
         gateway.capture_bodies()
         yield gateway
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", action="store_true", help="write the screenshots of the documentation")
