@@ -42,7 +42,7 @@ def test_hooks_change_request_call_result_and_response(protocol: str) -> None:
     seen = list[str]()
 
     def add_marker(context: RunContext[Any], request: Request) -> Request:
-        seen.append(f"turn {context.turn}")
+        seen.append(f"{context.agent}, turn {context.turn}")
         return replace(request, system=(Text(text="You are careful."),))
 
     def sign(_: RunContext[Any], turn: ModelTurn) -> str | None:
@@ -55,7 +55,7 @@ def test_hooks_change_request_call_result_and_response(protocol: str) -> None:
     assert [(record.arguments, record.hook_changes) for record in run.calls] == [
         ({"amount": 100}, ("arguments", "result"))
     ]
-    assert seen == ["turn 1", "turn 2"]
+    assert seen == ["agent, turn 1", "agent, turn 2"]
 
 
 def test_hooks_run_in_order_before_and_in_reverse_order_after() -> None:
@@ -88,6 +88,17 @@ def test_refused_call_does_not_run_and_the_model_learns_why() -> None:
         "denied",
         "denied: pay was not run (more than 1000 is too much). Do not try to do the same in another way.",
     )
+
+
+def test_nobody_is_asked_about_a_call_that_a_hook_refused() -> None:
+    approver = ScriptedApprover()
+    agent = Agent(
+        ScriptedModel(call("pay", amount=5000), "done"),
+        tools=[pay],
+        approver=approver,
+        hooks=[Hooks(before_tool=capped)],
+    )
+    assert (agent.run("Pay.").calls[0].error, approver.requests) == ("denied", [])
 
 
 def test_withheld_result_does_not_reach_the_model() -> None:

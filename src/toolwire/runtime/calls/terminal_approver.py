@@ -245,5 +245,7 @@ def _denial_hint(request: ApprovalRequest) -> str:
 
 def default_approver() -> Approver:
     """Return the approver of an agent that has none: the user at the terminal, if there is one."""
-    terminal = None if "PYTEST_CURRENT_TEST" in os.environ or not sys.stdin.isatty() else open_terminal()
+    # Within pytest at a terminal (`pytest -s`), a test would wait for its user.
+    can_ask = sys.platform != "win32" and "PYTEST_CURRENT_TEST" not in os.environ and sys.stdin.isatty()
+    terminal = open_terminal() if can_ask else None
     return UnattendedApprover() if terminal is None else TerminalApprover(terminal, PlainPrompt(), may_defer=False)

@@ -18,6 +18,8 @@ class RunContext(Struct, Generic[DepsT], frozen=True, kw_only=True):
 
     run: str
     """Id of the run."""
+    agent: str = ""
+    """Name of the agent that has the conversation."""
     turn: int
     """Number of the turn; the first is 1."""
     deps: DepsT

@@ -39,7 +39,7 @@ def refuse_handoff(state: RunState, pending: PendingCall, limit: int) -> None:
     elif any(_is_handoff(earlier) for earlier in state.pending):
         pending.refusal = "denied: the conversation can move to one agent only, that of the first hand-off."
     if pending.refusal:
-        pending.refusal_kind = "denied"
+        pending.refusal_kind, pending.verdict = "denied", "deny"
 
 
 def handoff_target(

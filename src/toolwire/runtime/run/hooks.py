@@ -129,6 +129,7 @@ class HookChain:
             return
         if outcome.refusal:
             pending.refusal, pending.refusal_kind = _denial(pending.call.name, outcome.refusal), "denied"
+            pending.verdict, pending.verdict_reason = "deny", outcome.refusal
         if outcome.arguments is not None:
             pending.validated_text, pending.approval = outcome.arguments, None
             pending.hook_changes = ("arguments",)

@@ -286,7 +286,14 @@ class Loop:
 
     def _run_context(self, state: RunState) -> RunContext[Any]:
         """Return the context of the turn that begins."""
-        return RunContext(run=state.run, turn=state.turn, deps=self._deps, messages=state.messages, usage=state.usage)
+        return RunContext(
+            run=state.run,
+            agent=self._agent.name,
+            turn=state.turn,
+            deps=self._deps,
+            messages=state.messages,
+            usage=state.usage,
+        )
 
     def _declare_output(self) -> None:
         """Request the output type in this turn: by a response format, or by the tool `final_answer`."""
