@@ -5,23 +5,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
-    from toolwire.canonical.content import Citation, Inline, Media, Message, Text
+    from toolwire.canonical.content import Citation, Inline, Media, Message, Text, ToolCall
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
     from toolwire.canonical.response import Response, Usage
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
+    from toolwire.journal.runs import RunInUse
     from toolwire.journal.sessions import SessionInUse
     from toolwire.mcp_servers import mcp
-    from toolwire.runtime.calls.approval import ApprovalRequest
+    from toolwire.runtime.calls.approval import ApprovalRequest, Approver
+    from toolwire.runtime.calls.terminal_approver import CallDenied
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.hosted_tools import CodeExecution, WebFetch, WebSearch
+    from toolwire.runtime.model import Model
     from toolwire.runtime.policy import Policy
     from toolwire.runtime.run.context import RunContext
     from toolwire.runtime.run.events import (
         CallEnded,
+        CallLogged,
         CallProgressed,
         CallProposed,
+        CallRecord,
         CallStarted,
         HandedOff,
         RunEnded,
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.run.model_settings import ModelSettings
     from toolwire.runtime.run.result import Run, RunFailed, RunStream
     from toolwire.runtime.run.session import Session
+    from toolwire.runtime.run.state import PendingCall, RunState
     from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError, ToolOutput
     from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.tool_cycle import (
@@ -56,10 +62,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "ApprovalRequest",
+    "Approver",
     "Browser",
+    "CallDenied",
     "CallEnded",
+    "CallLogged",
     "CallProgressed",
     "CallProposed",
+    "CallRecord",
     "CallStarted",
     "Citation",
     "CodeExecution",
@@ -72,8 +82,10 @@ __all__ = [
     "LossyTranslationError",
     "Media",
     "Message",
+    "Model",
     "ModelSettings",
     "ModelTurn",
+    "PendingCall",
     "Policy",
     "ProposedCall",
     "RateLimit",
@@ -84,8 +96,10 @@ __all__ = [
     "RunContext",
     "RunEnded",
     "RunFailed",
+    "RunInUse",
     "RunLimits",
     "RunStarted",
+    "RunState",
     "RunStream",
     "RunWarning",
     "Session",
@@ -95,6 +109,7 @@ __all__ = [
     "TextDelta",
     "ThinkingDelta",
     "Tool",
+    "ToolCall",
     "ToolContext",
     "ToolError",
     "ToolOutput",
@@ -123,10 +138,14 @@ __all__ = [
 _MODULES = {
     "Agent": "agent",
     "ApprovalRequest": "runtime.calls.approval",
+    "Approver": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",
+    "CallDenied": "runtime.calls.terminal_approver",
     "CallEnded": "runtime.run.events",
+    "CallLogged": "runtime.run.events",
     "CallProgressed": "runtime.run.events",
     "CallProposed": "runtime.run.events",
+    "CallRecord": "runtime.run.events",
     "CallStarted": "runtime.run.events",
     "Citation": "canonical.content",
     "CodeExecution": "runtime.hosted_tools",
@@ -139,8 +158,10 @@ _MODULES = {
     "LossyTranslationError": "canonical.errors",
     "Media": "canonical.content",
     "Message": "canonical.content",
+    "Model": "runtime.model",
     "ModelSettings": "runtime.run.model_settings",
     "ModelTurn": "runtime.run.hooks",
+    "PendingCall": "runtime.run.state",
     "Policy": "runtime.policy",
     "ProposedCall": "runtime.run.hooks",
     "RateLimit": "runtime.tool",
@@ -151,8 +172,10 @@ _MODULES = {
     "RunContext": "runtime.run.context",
     "RunEnded": "runtime.run.events",
     "RunFailed": "runtime.run.result",
+    "RunInUse": "journal.runs",
     "RunLimits": "runtime.run.limits",
     "RunStarted": "runtime.run.events",
+    "RunState": "runtime.run.state",
     "RunStream": "runtime.run.result",
     "RunWarning": "runtime.run.events",
     "Session": "runtime.run.session",
@@ -162,6 +185,7 @@ _MODULES = {
     "TextDelta": "runtime.run.events",
     "ThinkingDelta": "runtime.run.events",
     "Tool": "runtime.tool",
+    "ToolCall": "canonical.content",
     "ToolContext": "runtime.tool",
     "ToolError": "runtime.tool",
     "ToolOutput": "runtime.tool",

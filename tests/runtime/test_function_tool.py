@@ -7,10 +7,12 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from toolwire import ToolContext, tool
+from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedApprover
+from toolwire import Agent, ToolContext, tool
 from toolwire.runtime.calls.approval import NoApprover
 from toolwire.runtime.function_tool import InvalidToolFunction, as_tool
 from toolwire.runtime.tool import RateLimit, ToolError
+from toolwire.testing import ScriptedModel, call
 
 
 class Point(msgspec.Struct):
@@ -177,3 +179,36 @@ def test_positional_parameters_are_refused_at_definition() -> None:
         @tool
         def some(*items: int) -> int:
             return sum(items)
+
+
+def test_options_for_approvals_and_retries_are_those_of_the_tool() -> None:
+    """They existed on `Tool`, but not on `@tool`."""
+    attempts = list[int]()
+
+    @tool(
+        idempotent=True,
+        retries=1,
+        preview=lambda arguments: f"pays {arguments['amount']}",
+        approval_reason=lambda arguments: "it is much" if arguments["amount"] > 100 else None,
+        requires_human=lambda arguments: arguments["amount"] > 1000,
+        resources=lambda _: frozenset({"account"}),
+        resumable=True,
+    )
+    def pay(amount: int) -> str:
+        attempts.append(amount)
+        raise OSError("busy")
+
+    made = as_tool(pay)
+    assert (made.retries, made.resumable, made.resources({}), made.requires_human({"amount": 2000})) == (
+        1,
+        True,
+        frozenset({"account"}),
+        True,
+    )
+    model = ScriptedModel(call("pay", amount=5), call("pay", amount=500), "done")
+    approver = ScriptedApprover("no")
+    agent = Agent(model, tools=[pay], policy=ALLOW_ALL, approver=approver)
+    run = agent.run("Pay.")
+    assert attempts == [5, 5]
+    assert [(request.reason, request.preview) for request in approver.requests] == [("it is much", "pays 500")]
+    assert [record.error for record in run.calls] == ["crash", "denied"]

@@ -120,6 +120,12 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     output_limit: int = 40_000
     defer: bool = False
     process: bool = False
+    retries: int = 2
+    resumable: bool = False
+    preview: Callable[[Any], str | None] = lambda _: None
+    approval_reason: Callable[[Any], str | None] = lambda _: None
+    requires_human: Callable[[Any], bool] = lambda _: False
+    resources: Callable[[Any], frozenset[str] | None] = lambda _: frozenset()
 
 
 @overload
@@ -143,6 +149,12 @@ def tool(
     output_limit: int = 40_000,
     defer: bool = False,
     process: bool = False,
+    retries: int = 2,
+    resumable: bool = False,
+    preview: Callable[[Any], str | None] = ...,
+    approval_reason: Callable[[Any], str | None] = ...,
+    requires_human: Callable[[Any], bool] = ...,
+    resources: Callable[[Any], frozenset[str] | None] = ...,
 ) -> Callable[[F], F]: ...
 
 
@@ -150,7 +162,8 @@ def tool(function: Any = None, **options: Any) -> Any:
     """Set tool options on a function. The function itself stays callable as before.
 
     `output_schema` is a JSON Schema or a type. With a `grammar`, the function takes one text parameter.
-    With `process`, each call runs in a process of its own, which is killed at the timeout.
+    With `process`, each call runs in a process of its own, which is killed at the timeout. `preview`,
+    `approval_reason`, `requires_human` and `resources` are functions of the call's arguments; see `Tool`.
     """
     hints = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
     tool_options = ToolOptions(annotations=Annotations(**hints), **options)
@@ -195,6 +208,12 @@ def as_tool(function: Callable[..., Any]) -> Tool:
         timeout=options.timeout,
         rate=options.rate,
         output_limit=options.output_limit,
+        retries=options.retries,
+        resumable=options.resumable,
+        preview=options.preview,
+        approval_reason=options.approval_reason,
+        requires_human=options.requires_human,
+        resources=options.resources,
         defer=options.defer,
         run=_FunctionCall(function, signature, in_process=options.process),
         stoppable=options.process or _is_async_callable(_underlying_callable(function)),
