@@ -3,11 +3,16 @@
 import asyncio
 from collections.abc import Iterator
 
+import pytest
+
+from tests.support.protocols import ALL_PROTOCOLS
 from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedApprover
 from toolwire import Agent, RunLimits, tool
 from toolwire.canonical.response import Usage
 from toolwire.runtime.run.events import CallEnded, CallStarted, RunEnded, RunEvent, SubAgentEvent, TextDelta
 from toolwire.testing import ScriptedModel, call, respond
+
+PROVIDERS = {protocol: protocol for protocol in ALL_PROTOCOLS} | {"openai-responses": "openai"}
 
 
 @tool(read_only=True)
@@ -43,6 +48,26 @@ def test_events_of_sub_agents_are_nested_in_those_of_their_callers() -> None:
     ]
     assert [names for names, event in events if isinstance(event, RunEnded)] == [["b", "inner"], ["b"], []]
     assert [record.tool for record in stream.run.calls] == ["b"]
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
+def test_sub_agents_and_streams_on_every_protocol(protocol: str) -> None:
+    model = f"{PROVIDERS[protocol]}/simulated"
+    with (
+        Agent(model, tools=[look], name="helper") as helper,
+        Agent(model, tools=[helper], policy=ALLOW_ALL) as agent,
+    ):
+        stream = agent.stream('helper {"task": "look {\\"word\\": \\"sea\\"}"}')
+        events = list(unwrap([*stream.stream_events()]))
+        text = "".join(agent.stream("Hello").stream_text())
+    assert [(names, event.record.summary) for names, event in events if isinstance(event, CallEnded)] == [
+        (["helper"], "saw sea"),
+        ([], "look returned: saw sea"),
+    ]
+    assert stream.run.text == "helper returned: look returned: saw sea"
+    assert stream.run.usage is not None
+    assert stream.run.usage.requests == 4
+    assert "Hello" in text
 
 
 def test_text_of_a_sub_agent_is_not_part_of_the_answer() -> None:
