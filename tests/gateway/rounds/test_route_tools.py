@@ -36,6 +36,7 @@ def configured(
     settings = json.dumps({"version": "2025-11-25", "tools": tools})
     started = json.dumps(["-S", str(SCRIPTED_SERVER), settings])
     server = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
+    server += 'sampling = {model = "up/m", approval = "never"}\n'
     return one_provider_config(origin, protocol, f"{server}[policy]\n{rules}\n") + f'tools = ["one"]\n{more}'
 
 
@@ -93,6 +94,27 @@ def test_several_calls_of_one_response_are_all_run(client: str, protocol: str) -
         results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
         assert ["hello" in str(one.content) for one in results] == [True, False]
         assert ["world" in str(one.content) for one in results] == [False, True]
+
+    run_async(work())
+
+
+def test_servers_of_a_route_may_not_sample() -> None:
+    async def work() -> None:
+        script = ScriptedUpstream(
+            encode_http_response("openai-chat", canonical_response(canonical_call("one__sample")), stream=False),
+            encode_http_response(
+                "openai-chat", canonical_response(Text(text="Done."), reason="end_turn"), stream=False
+            ),
+        )
+        async with (
+            serve_upstream(script) as origin,
+            run_gateway(configured(origin, "openai-chat", names=("sample",))) as gateway,
+        ):
+            await (await gateway.post(*question_request("anthropic"))).read(1_000_000)
+        (result,) = [
+            part for part in read("openai-chat", script.bodies[1]).messages[-1].parts if isinstance(part, ToolResult)
+        ]
+        assert "Sampling not supported" in str(result.content)
 
     run_async(work())
 

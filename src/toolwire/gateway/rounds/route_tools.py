@@ -55,7 +55,8 @@ class RouteToolsets:
         directory: Path | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._servers = dict(servers or {})
+        # No person could approve sampling, and clients of a route should not cause its costs.
+        self._servers = {name: replace(server, sampling=None) for name, server in (servers or {}).items()}
         self._policy = policy or Policy()
         self._redactor = redactor
         self._directory = directory
