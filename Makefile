@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-postgres test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-postgres test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers test-deployment fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ test-install: $(READY) ## build the packages and try them in clean environments 
 
 test-servers: $(READY) $(CACHE)/servers/.ready ## send requests to a real llama.cpp server, and let vendors' packages judge them
 	TOOLWIRE_SERVERS=$(CACHE)/servers $(BIN)/pytest tests/real_servers $(ARGUMENTS)
+
+test-deployment: $(READY) $(CACHE)/deployment/.ready ## check the files in deploy/, and run the steps of the image
+	TOOLWIRE_DEPLOYMENT=$(CACHE)/deployment $(BIN)/pytest -rs tests/deployment
 
 fuzz: $(READY) ## fuzz every parser with mutated inputs; ARGUMENTS='--seconds 60 --only sse'
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
@@ -146,6 +149,11 @@ $(CACHE)/console/.ready: tests/gateway/console/chromium/package.json
 	@touch $@
 
 $(CACHE)/docs/.ready: tests/documentation/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(CACHE)/deployment/.ready: tests/deployment/requirements.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
