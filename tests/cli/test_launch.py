@@ -24,6 +24,7 @@ from tests.support.runtime.fork_server import ForkedProcess, start_forked
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
 from toolwire.cli.launch import AGENTS
+from toolwire.gateway.keys.client_key import hash_secret
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
@@ -274,6 +275,16 @@ def test_unknown_models_are_refused_before_the_agent_starts(desk: UserMachine, r
         "Error: codex uses one model for everything: leave out --small-model\n",
     )
     assert not (desk.folder / "work" / "told.json").exists()
+
+
+def test_secret_of_a_configured_key_is_taken_from_the_environment(desk: UserMachine) -> None:
+    config = f'[server]\nport = 9\n[keys.me]\nhash = "{hash_secret("my-secret")}"\n'
+    (desk.folder / "work" / "toolwire.toml").write_text(config)
+    code, output = desk.launch("claude", TOOLWIRE_KEY="")
+    assert (code, output) == (2, "Error: the gateway needs a key: set TOOLWIRE_KEY to the secret of one of [keys]\n")
+    code, output = desk.launch("claude", TOOLWIRE_KEY="my-secret")
+    assert code == 0, output
+    assert desk.record.environment["ANTHROPIC_AUTH_TOKEN"] == "my-secret"
 
 
 def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:

@@ -29,7 +29,7 @@ from toolwire.cli.inputs import BadInput, NameChoice, config_option, default_mod
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
-    from toolwire.gateway.config import LoadedConfig
+    from toolwire.gateway.config import Config, LoadedConfig
 
 
 # The model name sent when the user named none: the gateway routes it to its default model.
@@ -382,9 +382,8 @@ def command(
 
         model = default_model(model)
         loaded = load_config(config_path)
-        server = loaded.config.server
+        api_key = _find_key(loaded.config)
         with _temporary_folder(name) as folder, _ensure_gateway(loaded, config_path, model, folder) as gateway_url:
-            api_key = server.keys[0] if server.keys else "none"
             for requested in filter(None, (small_model, model)):
                 context = _fetch_context(gateway_url, api_key, requested)
             target = LaunchTarget(
@@ -401,6 +400,17 @@ def command(
         options = "".join(f" {option} {shlex.quote(value)}" for option, value in selected.items() if value is not None)
         click.echo(f"resume a session with: toolwire launch {name}{options} -- {agent.resume}", err=True)
     sys.exit(exit_code)
+
+
+def _find_key(config: "Config") -> str:
+    """Return the key for the gateway: one of `server.keys`, or `TOOLWIRE_KEY` if only hashes of keys are configured."""
+    if config.server.keys:
+        return config.server.keys[0]
+    if not config.keys:
+        return "none"
+    if not (key := os.environ.get("TOOLWIRE_KEY")):
+        raise BadInput("the gateway needs a key: set TOOLWIRE_KEY to the secret of one of [keys]")
+    return key
 
 
 def _project_folder(name: str, project: Path) -> Path:
