@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +15,11 @@ from tests.support.gateway.in_process import RunningGateway, one_provider_config
 from tests.support.postgres import PostgresServer, run_postgres
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.gateway.server.launch import make_shared_resources
+from toolwire.journal.run_database import POSTGRES_SCHEMA
+from toolwire.journal.runs import RunStore
+from toolwire.journal.store import JournalError
 from toolwire.upstream.transport import UpstreamResponse
 
 pytestmark = pytest.mark.postgres
@@ -101,7 +107,7 @@ def test_withheld_signature_is_stored_before_the_last_byte(stream: bool, postgre
         async with two_replicas(postgres_url, SIGNED, FINE) as (first, second, script):
             question = {"role": "user", "content": "Look."}
             body = {"messages": [question], "tools": [LOOK], "stream": stream, "reasoning_effort": "high"}
-            assert (await post(first, "/v1/responses", input="", store=False))[0] >= 200  # the tables exist
+            assert (await post(first, "/v1/responses", input="one", store=True))[0] == 200  # creates the tables
             script.requests.clear()
             async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as observer:
                 locker = await psycopg.AsyncConnection.connect(postgres_url)
@@ -162,3 +168,25 @@ def test_gateway_serves_what_it_can_without_its_database(private_server: Postgre
                 assert status == 200, body
 
     run_async(work())
+
+
+def test_replicas_without_common_keys_do_not_start(postgres_url: str) -> None:
+    config = parse_config(f'[state]\nurl = "{postgres_url}"', {})
+    with pytest.raises(ConfigError, match=r"need the same keys .*: set server.seal_keys"):
+        make_shared_resources(config, {})
+    one, other = (make_shared_resources(parse_config(f'{KEYS}[state]\nurl = "{postgres_url}"', {}), {}) for _ in "12")
+    assert (one.signing_keys, one.console_secret) == (other.signing_keys, other.console_secret)
+
+
+def test_tables_are_migrated_once_and_never_backwards(postgres_url: str) -> None:
+    """Several processes may start at the same time, of this version or of another one."""
+    with ThreadPoolExecutor(4) as threads:
+        stores = list(threads.map(lambda _: RunStore(postgres_url), range(4)))
+    for store in stores:
+        store.close()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        (version,) = connection.execute("SELECT version FROM toolwire.versions WHERE name = 'runs'").fetchone() or (0,)
+        assert version == POSTGRES_SCHEMA.version
+        connection.execute("UPDATE toolwire.versions SET version = 99 WHERE name = 'runs'")
+    with pytest.raises(JournalError, match=r"written by a newer toolwire \(runs version 99.*upgrade toolwire"):
+        RunStore(postgres_url)

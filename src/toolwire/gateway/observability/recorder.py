@@ -259,8 +259,6 @@ class RequestObserver(ExchangeObserver):
     """The losses stored last; None if there is no loss report yet."""
     loss_report: bytes = b""
     loss_entry: int | None = None
-    has_queued_losses: bool = False
-    """Whether a loss report for other replicas waits to be stored."""
     reservation: Reservation | None = None
     """What the key has reserved for the request; None if it has no limits."""
     job: BackgroundJob | None = None
@@ -340,15 +338,8 @@ class RequestObserver(ExchangeObserver):
                 self.record.id, self.principal, self.loss_report, self.loss_entry
             )
             if self.loss_report:
-                add = self.outputs.shared_losses.add
-                self.has_queued_losses = add(self.principal.tenant, self.record.id, self.loss_report)
+                self.outputs.shared_losses.add(self.principal.tenant, self.record.id, self.loss_report)
         return self.loss_report
-
-    async def flush_losses(self) -> None:
-        """Wait until other replicas can find the loss report; called before the last byte is sent."""
-        if self.has_queued_losses:
-            self.has_queued_losses = False
-            await self.outputs.shared_losses.flush()
 
     def finish(self) -> None:
         """Log, count and record the request."""

@@ -173,6 +173,7 @@ class App:
 
     def close(self) -> None:
         """Close pooled connections and flush the journal."""
+        self._shared_losses.flush()
         self._dispatcher.close()
         if self._recorder is not None:
             self._recorder.journal.close()
@@ -362,7 +363,6 @@ class App:
         headers = [JSON_HEADER]
         if (report := observer.store_losses(losses)) and (header := encode_losses_header(losses, report)):
             headers.append((b"toolwire-losses", header))
-        await observer.flush_losses()
         await http_request.respond(200, response.body, headers)
 
     async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
@@ -516,7 +516,6 @@ class App:
         body = encoding.to_bytes()
         if observer.capture is not None:
             observer.capture.append_body(body)
-        await observer.flush_losses()
         await http_request.respond(status, body, headers)
 
 

@@ -91,9 +91,6 @@ class StreamSender:
         http_request.watch.response_complete = True
         if self._array_framer is not None:
             await send({"type": "http.response.body", "body": self._array_framer.close(), "more_body": True})
-        if response.losses:
-            http_request.observer.store_losses(response.losses)
-            await http_request.observer.flush_losses()
         response_losses = response.losses[len(request_losses) :]
         if self._codec.surface.allows_comments and (report := encode_losses_header(response_losses)):
             comment = b": toolwire-losses %b\n\n" % report
