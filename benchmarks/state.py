@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 
 from tests.support.postgres import run_postgres
 
@@ -70,10 +71,18 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=300, help="requests of each kind to each gateway")
-    count = parser.parse_args().requests
+    parser.add_argument("--without-fsync", action="store_true", help="do not let PostgreSQL wait for the disk")
+    arguments = parser.parse_args()
+    count = arguments.requests
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(run_postgres())
+        database = stack.enter_context(psycopg.connect(server.url, autocommit=True))
+        if arguments.without_fsync:
+            database.execute("ALTER SYSTEM SET fsync = off")
+            database.execute("SELECT pg_reload_conf()")
+        database.execute("CREATE TABLE probe (body text)")
+        commits: list[float] = []
         clients = {
             "memory": stack.enter_context(_serve(folder / "memory", 'path = ":memory:"')),
             "sqlite": stack.enter_context(_serve(folder / "sqlite", f'path = "{folder}/state.db"')),
@@ -82,12 +91,16 @@ def main() -> None:
         previous = {name: _send(client, {"store": True}, "")[1] for name, client in clients.items()}
         times: dict[tuple[str, str], list[float]] = {(case, name): [] for case in _CASES for name in clients}
         for number in range(count + 20):
+            began = time.perf_counter()
+            database.execute("INSERT INTO probe VALUES ('x')")
+            commits.append(1000 * (time.perf_counter() - began))
             for case, fields in _CASES.items():
                 for name, client in clients.items():
                     milliseconds, _ = _send(client, fields, previous[name])
                     if number >= 20:
                         times[case, name].append(milliseconds)
     sys.stdout.write(f"{'median (90th percentile), ms':30}" + "".join(f"{name:>20}" for name in clients) + "\n")
+    sys.stdout.write(f"one INSERT alone takes {statistics.median(commits):.2f} ms on this server\n")
     for case in _CASES:
         cells = [times[case, name] for name in clients]
         texts = [f"{statistics.median(cell):.2f} ({statistics.quantiles(cell, n=10)[8]:.2f})" for cell in cells]
