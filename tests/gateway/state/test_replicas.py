@@ -12,11 +12,14 @@ import pytest
 
 from tests.support.bodies.minimal import anthropic_response
 from tests.support.gateway.in_process import RunningGateway, one_provider_config, run_async, run_gateway
+from tests.support.gateway.state_store import AMPLE_BOUNDS, response_row
 from tests.support.postgres import PostgresServer, run_postgres
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.gateway.server.launch import make_shared_resources
+from toolwire.gateway.state.postgres_store import PostgresStateStore
+from toolwire.journal.postgres import adapt_statement
 from toolwire.journal.run_database import POSTGRES_SCHEMA
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError
@@ -190,3 +193,31 @@ def test_tables_are_migrated_once_and_never_backwards(postgres_url: str) -> None
         connection.execute("UPDATE toolwire.versions SET version = 99 WHERE name = 'runs'")
     with pytest.raises(JournalError, match=r"written by a newer toolwire \(runs version 99.*upgrade toolwire"):
         RunStore(postgres_url)
+
+
+def test_ancestors_are_looked_up_by_id(postgres_url: str) -> None:
+    """However many rows the owner has, and whatever the server's statistics say."""
+
+    async def work() -> None:
+        store = PostgresStateStore(postgres_url, AMPLE_BOUNDS)
+        try:
+            await store.put(
+                [response_row(f"r{number}", b"{}", f"r{number - 1}" if number else None) for number in range(500)]
+            )
+            assert len(await store.lineage("me", "response", "r3")) == 4
+        finally:
+            store.close()
+
+    run_async(work())
+    values = {"owner": "me", "kind": "response", "id": "r3", "since": 0.0, "deepest": 9}
+    with psycopg.connect(postgres_url, options="-c search_path=toolwire") as connection:
+        statement = b"EXPLAIN (ANALYZE, FORMAT JSON) " + adapt_statement(PostgresStateStore.lineage_statement)
+        ((plan,),) = connection.execute(statement, values).fetchall()
+    assert (
+        max(node["Actual Rows"] + node.get("Rows Removed by Join Filter", 0) for node in plan_nodes(plan[0]["Plan"]))
+        <= 4
+    )
+
+
+def plan_nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(below for child in node.get("Plans", ()) for below in plan_nodes(child))]

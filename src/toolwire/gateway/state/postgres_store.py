@@ -54,12 +54,28 @@ ON CONFLICT (owner, kind, id) DO UPDATE SET parent = excluded.parent, body = exc
 _SELECT_ROWS = """
 SELECT serial, used, id, body FROM kept WHERE owner = :owner AND kind = :kind AND id = ANY(:ids) AND used > :since
 """
+# `LATERAL` and `OFFSET 0` make the server look each ancestor up by its id. With statistics of a table that was still
+# empty, it would read all rows of the owner instead.
+_LINEAGE = """
+WITH RECURSIVE line (serial, used, id, parent, body, depth) AS (
+    SELECT serial, used, id, parent, body, 0 FROM kept
+    WHERE owner = :owner AND kind = :kind AND id = :id AND used > :since
+    UNION ALL
+    SELECT ancestor.serial, ancestor.used, ancestor.id, ancestor.parent, ancestor.body, line.depth + 1
+    FROM line CROSS JOIN LATERAL (
+        SELECT serial, used, id, parent, body FROM kept
+        WHERE owner = :owner AND kind = :kind AND id = line.parent AND used > :since OFFSET 0
+    ) AS ancestor WHERE line.depth < :deepest
+)
+SELECT serial, used, id, parent, body FROM line ORDER BY depth DESC
+"""
 
 
 class PostgresStateStore(SqlStateStore[PostgresConnection]):
     """A `StateStore` in PostgreSQL."""
 
     is_shared = True
+    lineage_statement = _LINEAGE
 
     def __init__(
         self,

@@ -68,6 +68,8 @@ class SqlStateStore(StateStore, Generic[C]):
 
     is_shared = False
     """Whether other machines use the database."""
+    lineage_statement = _LINEAGE
+    """Selects a row and its ancestors."""
 
     def __init__(
         self,
@@ -413,7 +415,7 @@ class SqlStateStore(StateStore, Generic[C]):
     def _lineage(self, connection: C, owner: str, kind: str, id: str) -> list[Row]:
         """Return a row and its ancestors; empty if the chain is broken."""
         values = {"owner": owner, "kind": kind, "id": id, "since": self._expiry_cutoff(), "deepest": _MAX_DEPTH}
-        rows = connection.execute(_LINEAGE, values).fetchall()
+        rows = connection.execute(self.lineage_statement, values).fetchall()
         if not rows or rows[0][3] is not None:
             return []
         self._mark_used((serial, last_used) for serial, last_used, *_ in rows)
