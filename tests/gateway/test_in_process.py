@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.support.gateway.in_process import run_async, with_memory_state
@@ -23,6 +24,7 @@ from toolwire.canonical.content import Message, Text
 from toolwire.canonical.events import Event, ResponseEnd, ResponseStart
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import HostedTool, NativeTool
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.in_process import GatewayModel, open_model
 from toolwire.protocols import PROTOCOLS
@@ -157,5 +159,18 @@ def test_requests_of_agents_are_marked_for_the_cache_of_anthropic(option: str, i
                 await events_of(model)
             await model.close()
         assert (b'"cache_control":{"type":"ephemeral"}' in script.requests[0]) is is_marked
+
+    run_async(work())
+
+
+def test_support_of_a_hosted_tool_is_remembered() -> None:
+    async def work() -> None:
+        hosted = HostedTool(kind="web_search")
+        tool = NativeTool(protocol="", kind="web_search", name="web_search", body=Raw(b"{}"), hosted=hosted)
+        async with model_of(ScriptedUpstream()) as model:
+            found = model.hosted_support(tool, has_functions=True)
+            assert found.refusal is not None
+            assert model.hosted_support(tool, has_functions=True) is found
+            assert model.hosted_support(tool, has_functions=False) is not found
 
     run_async(work())
