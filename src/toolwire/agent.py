@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -110,6 +110,13 @@ class Agent(Generic[OutputT_co, DepsT]):
             can override each of them.
 
     """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """Complete `Agent[Output]` by the default of `DepsT`, as type checkers do."""
+            complete = parameters if isinstance(parameters, tuple) else (parameters, type(None))
+            return super().__class_getitem__(complete)
 
     def __init__(
         self,

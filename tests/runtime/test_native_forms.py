@@ -1,5 +1,6 @@
 """Vendors' own forms of the shell and of patches: declared where the model knows them, and mapped to our tools."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,14 @@ import pytest
 from tests.support.runtime.scripted_agent import ScriptedApprover, ScriptedModel, model_call, model_turn, text_turn
 from tests.support.servers.asgi import serve_app
 from toolwire import Agent, Policy, tool
-from toolwire.canonical.content import ToolCall, ToolResult
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
+from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool
 from toolwire.codec.interface import Target
 from toolwire.codec.models import claude, gpt
 from toolwire.gateway.config import Config, ProviderSection
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.native_forms import PATCH_FORMS, SHELL_FORMS
+from toolwire.runtime.native_forms import PATCH_FORMS, SHELL_FORMS, NativeForm
 from toolwire.runtime.tool import Tool
 from toolwire.runtime.tools.apply_patch import apply_patch_tools
 from toolwire.runtime.tools.workspace import Workspace
@@ -134,7 +136,10 @@ OPERATIONS = [
     ),
     ('{"type": "update_file", "path": "old.txt", "diff": "@@\\n a\\n-b\\n+c\\n"}', {"old.txt": "a\nc\n"}),
     ('{"type": "delete_file", "path": "old.txt"}', {}),
-    ('{"type": "create_file", "path": "x\\n*** Delete File: old.txt", "diff": "+a"}', {"old.txt": "a\nb\n"}),
+    (
+        '{"type": "create_file", "path": "x\\n+a\\n*** Delete File: old.txt\\n*** Add File: y", "diff": "+b"}',
+        {"old.txt": "a\nb\n"},
+    ),
 ]
 
 
@@ -175,3 +180,20 @@ def test_other_models_get_our_own_declarations(tmp_path: Path) -> None:
     Agent(model, tools=[SHELL, *apply_patch_tools(Workspace(tmp_path))]).run("Hi")
     assert [type(one) for one in model.requests[0].tools or ()] == [FunctionTool, FreeformTool]
     assert model.requests[0].system is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model", "form", "declared"),
+    [
+        ("openai-responses", "gpt-5.4", SHELL_FORMS[0], {"type": "shell", "environment": {"type": "local"}}),
+        ("openai-responses", "gpt-5.4", PATCH_FORMS[0], {"type": "apply_patch"}),
+        ("anthropic", "claude-sonnet-5", SHELL_FORMS[1], {"type": "bash_20250124", "name": "bash"}),
+    ],
+)
+def test_vendor_gets_its_tool_and_not_a_function(
+    protocol: str, model: str, form: NativeForm, declared: dict[str, Any]
+) -> None:
+    messages = (Message(role="user", parts=(Text(text="hi"),)),)
+    request = Request(origin="", model=model, messages=messages, tools=(form.declaration,))
+    encoded = PROTOCOLS[protocol].encode_request(request, Target(model=model))
+    assert json.loads(encoded.to_bytes())["tools"] == [declared]

@@ -21,6 +21,7 @@ from toolwire import (
     WebSearch,
     tool,
 )
+from toolwire.canonical.content import Citation, Text
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, HostedTool, NativeTool
 from toolwire.codec.interface import Target
@@ -259,3 +260,14 @@ def test_support_depends_on_model_functions_and_filters() -> None:
     limited = HostedTool(kind="web_search", max_uses=3)
     assert support("openai-responses", "gpt-5.5", limited).lost_options == ("max_uses",)
     assert support("anthropic", "claude-sonnet-5", limited) == HostedSupport()
+
+
+def test_positions_of_citations_are_those_in_the_answer() -> None:
+    """Anthropic cites complete blocks, others give positions within the text that cites."""
+    first = Text(text="It rains. ", annotations=(Citation(url="https://a.test"),))
+    second = Text(text="It snows.", annotations=(Citation(url="https://b.test", start=3, end=8),))
+    run = Agent(ScriptedModel(model_turn(first, second))).run("Weather?")
+    assert [(run.text[one.start : one.end], one.url) for one in run.citations] == [
+        ("It rains. ", "https://a.test"),
+        ("snows", "https://b.test"),
+    ]

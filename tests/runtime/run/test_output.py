@@ -71,7 +71,7 @@ def test_answer_becomes_a_value_of_the_type(annotation: Any, text: str, value: A
     assert "$ref" not in schema
 
 
-async def infer_types(point: "Agent[Point]", cities: "Agent[list[City]]") -> None:
+async def infer_types(point: Agent[Point], cities: Agent[list[City]]) -> None:
     """Never run: `mypy --strict` checks it."""
     assert_type(Agent(output=Person).run("Who?").output, Person)
     assert_type(Agent(output=City).stream("Where?").run.output, City)

@@ -110,7 +110,7 @@ class Run(Generic[OutputT_co]):
     def citations(self) -> tuple[Citation, ...]:
         """The web pages that the answer cites, each with the part of `text` that cites it.
 
-        That are the provider's citations, and the pages of toolwire's web tools whose URL is in the answer.
+        They are the provider's citations, and pages of toolwire's web tools whose URL is in the answer.
         """
         return find_citations(self.text, self.messages, self.calls)
 
