@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from tests.gateway.console.chromium.console_setup import (
     ConsoleGateway,
@@ -344,19 +343,30 @@ MEASURE_SORT = """() => {
 }"""
 
 
+def busy_milliseconds(session: CDPSession) -> float:
+    """Return how long the page has computed so far."""
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    return 1000 * float(sum(metrics[name] for name in ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")))
+
+
 def test_five_thousand_exchanges_without_jank(console: ConsoleGateway, browser: Browser) -> None:
     """Scrolling, typing and growing keep the page fast, and only the rows in view are elements."""
+    console.post("/v1/messages", claude_request())
     page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(1)  # the first batch of the feed replaces what the page has
     page.evaluate(FILL, 5000)
-    expect(page.locator(".count")).to_have_text(re.compile("5,000 exchanges"))
+    expect(page.locator(".count")).to_have_text("5,001 exchanges")
     assert page.locator(ROWS).count() < 60
-    frames = page.evaluate(MEASURE_FRAMES)
-    frames.sort()
-    longest, typing = frames[int(len(frames) * 0.99) - 1], page.evaluate(MEASURE_SEARCH)
-    sorting = page.evaluate(MEASURE_SORT)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # processor time, whatever else runs
+    before = busy_milliseconds(session)
+    frames = sorted(page.evaluate(MEASURE_FRAMES))
+    busy = (busy_milliseconds(session) - before) / len(frames)
+    typing, sorting = page.evaluate(MEASURE_SEARCH), page.evaluate(MEASURE_SORT)
     sys.stdout.write(
-        f"\n5,000 exchanges: median frame {frames[len(frames) // 2]:.1f} ms, 99 % {longest:.1f} ms; "
+        f"\n5,000 exchanges: {busy:.1f} ms of script, style and layout per frame; median frame "
+        f"{frames[len(frames) // 2]:.1f} ms, 99 % {frames[int(len(frames) * 0.99) - 1]:.1f} ms; "
         f"search {typing:.1f} ms, sort {sorting:.1f} ms\n"
     )
-    assert frames[len(frames) // 2] < 34
+    assert busy < 16  # the page's share of a frame; a busy machine delays frames, whatever the page does
     assert typing < 200

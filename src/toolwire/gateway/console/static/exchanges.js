@@ -19,6 +19,7 @@ export class ExchangesView {
   }
 
   navigate([id, tab]) {
+    clearTimeout(this.previewTimer); // what is opened now wins over a row that was passed before
     if (!id) {
       this.detail?.close();
       this.detail = null;
