@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.deadlines import wait_until
 from tests.support.postgres import POSTGRES
 from tests.support.runtime.worker_program import LEASE, QUEUE, paying_agent
 from toolwire import Policy
-from toolwire.agent import Agent
+from toolwire.agent import Agent, RunMetadata
 from toolwire.journal.runs import RunStore, StoredDecision, TakenRun
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.run.events import RunEnded
@@ -274,3 +274,37 @@ def test_waiting_worker_is_woken_by_a_new_run(store: RunStore, tmp_path: Path) -
         return time.monotonic() - began
 
     assert asyncio.run(work()) < 4  # without announcements: five seconds
+
+
+def test_agent_of_an_ended_run_is_closed_in_peace(store: RunStore, tmp_path: Path) -> None:
+    """The worker cancelled the task of a run that had released its lease, and the next run found a broken model."""
+    agent, interrupted = paying_agent(store, tmp_path), list[str]()
+
+    async def work() -> None:
+        later_run_ended = asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def closing_slowly(metadata: RunMetadata, _: Any) -> AsyncIterator[Agent]:
+            yield agent
+            if metadata.messages[-1].parts == first_prompt:
+                try:
+                    await later_run_ended.wait()
+                except asyncio.CancelledError:
+                    interrupted.append(metadata.agent)
+
+        worker = Worker(store, closing_slowly, [QUEUE], log=lambda _: None)
+        first = agent.run_detached("5")
+        first_prompt = agent.start("5").messages[-1].parts
+        serving = asyncio.create_task(worker.serve())
+        await until(lambda: store.find(first).end_event is not None)
+        second = agent.run_detached("6")
+        await until(lambda: store.find(second).end_event is not None)
+        await asyncio.to_thread(store.requeue, "no run")  # the worker looks once more
+        third = agent.run_detached("7")
+        await until(lambda: store.find(third).end_event is not None)
+        later_run_ended.set()
+        worker.stop()
+        await serving
+
+    asyncio.run(work())
+    assert interrupted == []

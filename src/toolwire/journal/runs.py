@@ -137,6 +137,8 @@ class RunStepLog:
 
     is_pausing = False
     """Whether the next turn is left to another process (`RunPaused`)."""
+    is_released = False
+    """Whether this process has ended the run or given it back."""
 
     def __init__(self, database: RunDatabase, run: str, token: str, heartbeat: LeaseHeartbeat) -> None:
         self._database = database
@@ -167,12 +169,14 @@ class RunStepLog:
 
     def end(self, end_event: bytes) -> None:
         """Record the last event of the run, and release the lease; without effect if the lease was lost."""
+        self.is_released = True
         self._heartbeat.remove(self._token)
         self._database.update(_END_RUN, {"event": end_event, "run": self._run, "token": self._token})
         self._database.announce(self._run)
 
     def release(self) -> None:
         """Release the lease of an unfinished run."""
+        self.is_released = True
         self._heartbeat.remove(self._token)
         statement = "UPDATE runs SET holder = NULL, token = NULL WHERE id = :run AND token = :token"
         self._database.update(statement, {"run": self._run, "token": self._token})
@@ -180,8 +184,11 @@ class RunStepLog:
 
     def is_cancelled(self) -> bool:
         """Return whether the run was cancelled, or its lease is lost."""
+        if self.is_released:
+            return False
         statement = "SELECT 1 FROM runs WHERE id = :run AND token = :token AND cancelled IS NULL"
-        return not self._database.select(statement, {"run": self._run, "token": self._token})
+        is_held = bool(self._database.select(statement, {"run": self._run, "token": self._token}))
+        return not is_held and not self.is_released  # it may have ended during the query
 
     def decision(self, digest: str) -> StoredDecision | None:
         """Return the answer to an approval request; None if there is none yet."""
