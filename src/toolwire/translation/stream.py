@@ -320,6 +320,7 @@ class StreamTranslator(StreamProgress):
                 if (encoded := self._hold_frames(data, events, recovered, recovery)) is not None:
                     return encoded
                 data, events = self._release_frames()
+                deltas = None
         if deltas is None and events and type(failure := events[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1])

@@ -10,6 +10,7 @@ from tests.support.assertions import non_empty
 from tests.support.bodies.chat_text import chat_stream
 from toolwire.canonical.content import Reasoning, Text, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart
+from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
@@ -187,3 +188,17 @@ def test_a_stream_of_known_deltas_is_read_once_they_are_many(writer: str) -> Non
         translator.feed(frame)
         passed.append(len(recovery.passed_texts))
     assert LIMIT_UNREAD // 2 < max(passed) <= LIMIT_UNREAD
+
+
+def test_text_that_was_held_and_released_stays_part_of_the_response() -> None:
+    chat = PROTOCOLS["openai-chat"]
+    request = Request(origin="openai-chat", model="m", messages=(), tools=(FunctionTool(name="now"),))
+    translator = StreamTranslator(chat, chat, ResponseContext(request=request, text_recovery=TextRecovery()))
+    frames = chat_stream(["<tool", "box, ", f"then {CALL}"])
+    wire = b"".join([*map(translator.feed, frames), translator.close()])
+    decoder = chat.stream_decoder(ResponseContext())
+    response = fold([*decoder.feed(wire), *decoder.close()])
+    text, call = response.candidates[0].messages[0].parts
+    assert isinstance(text, Text)
+    assert (text.text, type(call)) == ("<toolbox, then ", ToolCall)
+    assert (translator.summary.id, translator.summary.model) == (response.id, response.model) != (None, None)
