@@ -1,7 +1,7 @@
-"""Workers: processes that execute the runs of queues, and adopt those of workers that died.
+"""Workers: processes that execute the runs of queues, and take over those of workers that died.
 
-A worker takes a run with a lease and continues it where it stood. A call that was under way when the previous worker
-died is in doubt, and not repeated. On SIGTERM, runs are left to other workers after their current turn.
+A worker takes a lease on a run and continues it from its last step. A call that was in progress when the previous
+worker died is in doubt, and not repeated. On SIGTERM, a worker finishes the current turns; others continue its runs.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from toolwire.runtime.calls.decisions import StoredApprover
 from toolwire.runtime.run.events import CallEnded, RunEnded, StopCause
 
 MAX_ATTEMPTS = 5
-"""How many workers may die on a run without finishing a step of it."""
+"""Maximum number of workers that may end during the same step of a run before the run fails."""
 _RETRY_INTERVAL = 1.0  # seconds after which a failing store is tried again
 
 OpenAgent = Callable[[RunMetadata, Approver], AbstractAsyncContextManager[Agent[Any, Any]]]
@@ -40,7 +40,7 @@ class Worker:
         concurrency: int = 4,
         grace: float = 30.0,
     ) -> None:
-        """`grace` is how many seconds turns under way may take when the worker stops."""
+        """`grace` is the time in seconds that turns in progress get to finish when the worker stops."""
         self._runs = runs
         self._open_agent = open_agent
         self._queues = tuple(queues)
@@ -52,7 +52,7 @@ class Worker:
         self._reported_error = ""
 
     def stop(self) -> None:
-        """Take no more runs, and leave those under way to other workers after their current turn."""
+        """Take no more runs, and leave those in progress to other workers after their current turn."""
         self._stopping.set()
         for taken in self._tasks.values():
             taken.lease.is_pausing = True

@@ -1,7 +1,7 @@
 """Leases on runs: their terms, the processes that hold them, and the thread that renews them.
 
-A pid is only meaningful in its PID namespace, so only a holder of the same boot and namespace can be found dead. Any
-other holder keeps its lease until it expires.
+A pid identifies a process only within one boot and PID namespace. So only a holder in the same boot and namespace can
+be detected as dead; any other holder keeps its lease until it expires.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ class LeaseHeartbeat:
             self._tokens.pop(token, None)
 
     def close(self) -> None:
-        """Tell the thread to stop renewing leases, without waiting for it."""
+        """Signal the thread to stop renewing leases, without waiting for it."""
         self._closing.set()
 
     def _renew_leases(self) -> None:

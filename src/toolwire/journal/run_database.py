@@ -1,8 +1,8 @@
 """The databases of the run store: a SQLite file for one machine, or PostgreSQL for several.
 
-Both understand the same statements, with named parameters. Statements that write steps lock the row of the run in
+Both execute the same statements, with named parameters. Statements that write steps lock the row of the run in
 PostgreSQL (`FOR SHARE`), so that no other process takes the lease between the check of the token and the write. SQLite
-has one writer at a time anyway.
+needs no lock, because it has one writer at a time.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ POSTGRES_SCHEMA = PostgresSchema(
 )
 _CHANNEL = "toolwire_runs"
 _LISTEN = "LISTEN toolwire_runs"
-_POLL_INTERVAL = 0.5  # seconds between looks at a file
+_POLL_INTERVAL = 0.5  # seconds between polls of a file
 _RETRY_INTERVAL = 0.5  # seconds between attempts while PostgreSQL can't be reached
 _CLOCK_INTERVAL = 60.0  # seconds between readings of the server's clock
 _READ_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
@@ -145,7 +145,7 @@ ON CONFLICT (run, name) DO UPDATE SET outcome = excluded.outcome, finished = exc
 
 T = TypeVar("T")
 Change = Callable[[], Awaitable[None]]
-"""Waits until something may have changed, for a second at most."""
+"""Waits for a change, for at most a second; it may return without one."""
 
 
 class RunDatabase(Protocol):
@@ -167,7 +167,7 @@ class RunDatabase(Protocol):
         ...
 
     def update(self, statement: str, values: Mapping[str, Any] = ..., /) -> int:
-        """Execute a statement, durably, and return the number of changed rows; it may be executed twice."""
+        """Execute an idempotent statement durably, and return the number of changed rows. It may be executed twice."""
         ...
 
     def renew(self, statement: str, values: Sequence[Mapping[str, Any]], /) -> None:
@@ -175,7 +175,7 @@ class RunDatabase(Protocol):
         ...
 
     def announce(self, topic: str) -> None:
-        """Wake those who watch a topic."""
+        """Wake the watchers of a topic."""
         ...
 
     def watch(self, topic: str) -> AbstractContextManager[Change]:
@@ -188,7 +188,7 @@ class RunDatabase(Protocol):
 
 
 class SqliteRunDatabase:
-    """A file that processes of one machine share. Its connection is closed at the latest with its last user."""
+    """A file that processes of one machine share. The connection closes when the last user is gone, or earlier."""
 
     is_shared = False
     begin_step = _BEGIN_STEP
@@ -235,7 +235,7 @@ class SqliteRunDatabase:
             raise JournalError(f"{self.name}: {error}") from None
 
     def announce(self, topic: str) -> None:
-        """Do nothing: others look at the file from time to time."""
+        """Do nothing: watchers poll the file."""
 
     @contextlib.contextmanager
     def watch(self, topic: str) -> Iterator[Change]:
@@ -284,7 +284,7 @@ class PostgresRunDatabase:
         return self._retry(lambda: self._connection.execute(statement, values).rowcount)
 
     def _retry(self, task: Callable[[], T]) -> T:
-        """Run a task, again and again while the server can't be reached: a restart should not end a run."""
+        """Run a task, and retry it while the server can't be reached: a restart should not end a run."""
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -302,8 +302,8 @@ class PostgresRunDatabase:
             raise JournalError(f"{self.name}: {error}") from None
 
     def announce(self, topic: str) -> None:
-        """Notify those who watch a topic, here and on other machines."""
-        with contextlib.suppress(DatabaseUnusable):  # they look from time to time
+        """Notify the watchers of a topic, on this and other machines."""
+        with contextlib.suppress(DatabaseUnusable):  # watchers also poll
             self._connection.execute("SELECT pg_notify(:channel, :topic)", {"channel": _CHANNEL, "topic": topic})
 
     def watch(self, topic: str) -> AbstractContextManager[Change]:

@@ -1,10 +1,10 @@
-"""Hosted tools of an agent: web search, page fetching and code execution, run by the provider where it has them.
+"""Hosted tools of an agent: web search, page fetching and code execution, run by the provider if it has them.
 
     Agent("anthropic/claude-sonnet-5", tools=[WebSearch()], policy=Policy(allow=["web_search"]))
 
-Rules of the policy name them `web_search`, `web_fetch` and `code_execution`, whoever runs them. The provider runs its
-tools unasked, so it gets them only if the policy allows every call. Otherwise, and where the provider lacks a tool,
-toolwire runs a tool of the same name, each of whose calls goes through the policy.
+Policy rules refer to them as `web_search`, `web_fetch` and `code_execution`, whether the provider or toolwire runs
+them. A provider runs its tools without asking for approval, so it gets them only if the policy allows every call.
+Otherwise, and if the provider lacks a tool, toolwire runs a tool of the same name. Its calls go through the policy.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RunBy: TypeAlias = Literal["provider", "toolwire"]
 SupportLookup: TypeAlias = Callable[..., HostedSupport]
-"""Returns what a model makes of a hosted tool, `has_functions` beside it or not."""
+"""Returns the support of a model for a hosted tool; `has_functions` states if functions are declared as well."""
 
 _MAX_COUNTED_RUNS = 1024
 _NO_HOSTED_TOOLS = HostedSupport(refusal="the model has no hosted tools")
@@ -47,7 +47,7 @@ class HostedToolOptions(Struct, frozen=True, kw_only=True):
     max_uses: int | None = None
     """Maximum number of calls: in one response if the provider runs them, in one run if toolwire does."""
     run_by: RunBy | None = None
-    """`provider` or `toolwire`. By default the provider, if it can and the policy allows it, else toolwire."""
+    """`provider` or `toolwire`. Default: the provider if it can and the policy allows it, otherwise toolwire."""
 
     def hosted(self) -> HostedTool:
         """Return the vendor-neutral declaration."""
@@ -139,7 +139,7 @@ class HostedTools:
     """The hosted tools of an agent, and toolwire's tools in their place."""
 
     def __init__(self, sources: Iterable[AnyHostedTool]) -> None:
-        """Keep the tools by name."""
+        """Store the tools by name."""
         self.sources: dict[str, AnyHostedTool] = {source.kind: source for source in sources}
         self._local_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
@@ -147,9 +147,9 @@ class HostedTools:
     def choose_for(
         self, model: object, catalog: ToolCatalog, policy: Policy, *, code: bool
     ) -> tuple[ToolCatalog, list[str]]:
-        """Return the tools of a turn with each hosted tool as the model's provider or toolwire runs it, and warnings.
+        """Return the tools of a turn and warnings. Each hosted tool is in the form of the provider or of toolwire.
 
-        `code`: the tool for programs is declared, too.
+        `code`: the code tool is declared as well.
         """
         offered = [
             name for name in self.sources if name in catalog.tools and not is_denied(policy, catalog.tools[name])
@@ -164,9 +164,9 @@ class HostedTools:
     def choose(
         self, names: Collection[str], policy: Policy, support: SupportLookup | None, *, has_functions: bool
     ) -> tuple[dict[str, Tool], list[str]]:
-        """Choose who runs each of the named tools in this turn; return the tools, and warnings.
+        """Choose for each named tool whether the provider or toolwire runs it in this turn; return tools and warnings.
 
-        `support` looks up what the model makes of a tool. `has_functions`: functions are declared beside.
+        `support` looks up the support of the model for a tool. `has_functions`: functions are declared as well.
         """
         chosen, warnings = self._choose(names, policy, support, has_functions=has_functions)
         if not has_functions and any(tool.native is None for tool in chosen.values()):
@@ -266,7 +266,7 @@ def _limited(tool: Tool, limit: int | None) -> Tool:
     counts: dict[str, int] = {}
 
     async def run(arguments: Arguments, context: ToolContext[Any]) -> Any:
-        """Run the tool, unless this run has used it up."""
+        """Run the tool, unless this run has reached the limit."""
         count = counts.get(context.run, 0)
         if count >= limit:
             raise ToolError(f"{tool.name} may be called {limit} times in a run", "limit")

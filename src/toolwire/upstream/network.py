@@ -1,6 +1,7 @@
-"""How a provider is reached: through a proxy, with certificate authorities and a client certificate of one's own.
+"""Network settings of a provider: a proxy, additional certificate authorities and a client certificate.
 
-A proxy is asked for a tunnel (`CONNECT`, see `tunnel`), so it sees the provider's host, but nothing sent over TLS.
+The connection is a tunnel through the proxy (`CONNECT`, see `tunnel`), so the proxy sees the provider's host, but
+nothing sent over TLS.
 """
 
 import base64
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import ssl
 
 DIRECT = "direct"
-"""The value of `proxy` for a provider that is reached without a proxy, whatever the environment says."""
+"""The value of `proxy` that connects to a provider directly and ignores the environment."""
 
 _DEFAULT_PROXY_PORT = 80
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
@@ -24,11 +25,11 @@ class NetworkSettings(Struct, frozen=True):
     """The settings of a connection. Connections with different settings are never shared."""
 
     proxy: str | None = None
-    """The URL of a proxy, perhaps with user and password; None to connect directly."""
+    """The URL of a proxy, optionally with user and password; None to connect directly."""
     ca_file: str | None = None
     """Certificate authorities to trust in addition to those of the system, in PEM form."""
     client_cert: str | None = None
-    """The certificate chain with which the server knows the client, in PEM form."""
+    """The certificate chain that authenticates the client to the server, in PEM form."""
     client_key: str | None = None
     """The key of the certificate; None if it is in the same file."""
 

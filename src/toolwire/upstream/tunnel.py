@@ -11,7 +11,7 @@ _LIMIT_HEAD = 16 * 1024
 
 
 class _Tunnel(asyncio.Protocol):
-    """Asks a proxy for a tunnel, and reads the head of its response."""
+    """Requests a tunnel from a proxy, and reads the head of its response."""
 
     def __init__(self, request: bytes, loop: asyncio.AbstractEventLoop) -> None:
         self._request = request
@@ -36,7 +36,7 @@ class _Tunnel(asyncio.Protocol):
         self._finish("")
 
     def _finish(self, status_line: str) -> None:
-        """Set the first line of the response, unless it is known."""
+        """Set the first line of the response, unless it is already set."""
         if not self.status_line.done():
             self.status_line.set_result(status_line)
 

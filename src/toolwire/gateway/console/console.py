@@ -118,7 +118,7 @@ class Console:
         self._playground: Playground | None = None
 
     def attach(self, observability: Observability) -> None:
-        """Set the outputs that runs from the page are reported to, like all requests."""
+        """Set the log, metrics and journal that record requests from the page, like all requests."""
         self._observability = observability
         self._playground = Playground(self._dispatcher, observability, self._redactor)
 
@@ -191,7 +191,7 @@ class Console:
 
     @property
     def _readers(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
-        """Return what can be read, by the first part of the path."""
+        """Return the endpoints that only read, by the first part of the path."""
         return {
             "feed": self._send_feed,
             "exchanges": self._send_exchange,
@@ -204,7 +204,7 @@ class Console:
 
     @property
     def _actions(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
-        """Return what acts or computes, by the first part of the path."""
+        """Return the endpoints that act or compute, by the first part of the path."""
         return {
             "capture": self._switch_capture,
             "translate": self._translate,
@@ -229,7 +229,7 @@ class Console:
             await _respond_json(request, self._describe_session(self._sessions.viewer(request)))
 
     def _describe_session(self, viewer: Viewer | None) -> dict[str, Any]:
-        """Return what a page needs to know first."""
+        """Return the data that a page needs first."""
         session: dict[str, Any] = {
             "version": __version__,
             "needs_key": self._sessions.needs_key,
@@ -286,7 +286,7 @@ class Console:
         return exchange
 
     async def _switch_capture(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
-        """Capture bodies for some seconds, or stop that."""
+        """Capture bodies for some seconds, or stop capturing."""
         _require_admin(viewer)
         switch = await read_json(request, CaptureSwitch, _MAX_SMALL_BODY)
         self.buffer.capture_for(max(0.0, switch.seconds))
@@ -373,7 +373,7 @@ def build_console(
 
 
 def _require_admin(viewer: Viewer) -> None:
-    """Raise `ConsoleError` unless the viewer may see what concerns all keys."""
+    """Raise `ConsoleError` unless the viewer may see data of all keys."""
     if not viewer.is_admin:
         raise ConsoleError(403, "only an admin key may see this")
 

@@ -28,7 +28,7 @@ _QUIET_PATHS = ("/favicon.ico",)
 
 
 class CapturedExchange(Struct, gc=False):
-    """What was captured of one exchange: its record with bodies, and the times of the chunks."""
+    """The captured data of one exchange: its record with bodies, and the times of the chunks."""
 
     finished: FinishedExchange
     response_arrivals: list[Arrival]
@@ -55,7 +55,7 @@ class BufferedExchange(Struct, gc=False):
     losses: list[Loss]
     captured: CapturedExchange | None = None
     is_evicted: bool = False
-    """The bodies were captured, and dropped for those of later exchanges."""
+    """Whether the bodies were captured, but dropped to make room for later ones."""
 
 
 class ExchangeBuffer:
@@ -81,22 +81,22 @@ class ExchangeBuffer:
         return None if self._captures_always else max(0.0, self._capture_ends_at - time.monotonic())
 
     def capture_for(self, seconds: float) -> None:
-        """Capture the bodies of exchanges that start within this time; 0 stops it."""
+        """Capture the bodies of exchanges that start within this time; 0 stops capturing."""
         self._capture_ends_at = time.monotonic() + min(seconds, MAX_CAPTURE_SECONDS)
         self._update_watched()
 
     def watch(self) -> None:
-        """Note that a page is open."""
+        """Count a page that was opened."""
         self._watchers += 1
         self._update_watched()
 
     def unwatch(self) -> None:
-        """Note that a page was closed."""
+        """Count a page that was closed."""
         self._watchers -= 1
         self._update_watched()
 
     def _update_watched(self) -> None:
-        """Follow exchanges from their start if that is needed, and forget those under way if not."""
+        """Start or stop following exchanges from their start, and drop those in progress when stopping."""
         self.is_watched = bool(self._watchers) or self.capture_seconds != 0
         if not self._watchers:
             self._open.clear()
@@ -200,7 +200,7 @@ def _summarize(observer: RequestObserver, number: int) -> BufferedExchange:
 
 
 def _captured(record: RequestRecord, capture: ExchangeCapture, losses: list[Loss]) -> CapturedExchange:
-    """Return what was captured of an exchange."""
+    """Return the captured data of an exchange."""
     if not capture.losses:
         capture.losses = losses
     upstream_request = capture.upstream_request

@@ -1,4 +1,4 @@
-"""One exchange in full: its bodies without secrets, its losses, and its streams on a time line."""
+"""One exchange in full: its bodies without secrets, its losses, and its streams on a timeline."""
 
 import shlex
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class StreamEvent(Struct, omit_defaults=True, gc=False):
 
 
 class StreamEvents(Struct, omit_defaults=True):
-    """The events of a stream, one way."""
+    """The events of a stream, in one direction."""
 
     protocol: str
     events: list[StreamEvent] = []
@@ -57,7 +57,7 @@ class UpstreamAddress(Struct, omit_defaults=True):
 
     url: str = ""
     headers: list[tuple[str, str]] = []
-    """Without the key, which `key_header` carries."""
+    """Headers without the API key, whose header is `key_header`."""
     key_header: str = ""
 
 
@@ -69,14 +69,14 @@ class ExchangeDetails(Struct, kw_only=True):
     error: str
     bodies: BodyTexts | None = None
     missing_bodies: str = ""
-    """Why there are no bodies: `off`, or `evicted`."""
+    """Reason for missing bodies: `off` or `evicted`."""
     streams: list[StreamEvents] = []
-    """Of the provider's answers, then of the response."""
+    """Streams of the provider's responses, then of the response to the client."""
     upstream: UpstreamAddress | None = None
     client_headers: list[tuple[str, str]] = []
     strict: str = ""
     replay: str = ""
-    """The command that sends it again; empty unless the journal has it with bodies."""
+    """The command that sends the request again; empty unless the journal has it with bodies."""
     stop_reasons: list[str] = []
     response_model: str | None = None
     usage: dict[str, int] = {}

@@ -28,7 +28,7 @@ class FeedPosition(Struct):
     """The position of a page in the feed of one process."""
 
     boot: str
-    """Identifies the process: numbers of another one mean other exchanges."""
+    """Id of the process. Each process numbers its exchanges separately."""
     number: int = 0
     under_way: dict[str, bool] = {}
     """Exchanges that were sent while under way, and whether their response had begun."""
@@ -54,7 +54,7 @@ class ExchangeFeed:
         self.boot = boot
         self._watchers = 0
         self.is_closed = False
-        """Whether the server stops: open feeds end."""
+        """Whether the server is stopping, so that open feeds must end."""
 
     @property
     def is_full(self) -> bool:

@@ -56,26 +56,26 @@ class RunRequest(Struct, forbid_unknown_fields=True):
 
 
 class TranslatedBody(Struct, omit_defaults=True):
-    """A body as one target would get it."""
+    """A body, translated for one target."""
 
     protocol: str
     body: str = ""
     path: str = ""
     losses: list[Loss] = []
     findings: list[Finding] = []
-    """Why the target would refuse it."""
+    """Reasons why the target would refuse the body."""
     refused: str = ""
-    """Why there is no translation."""
+    """The reason if the body can't be translated."""
 
 
 class RunResult(Struct, omit_defaults=True):
-    """What came back from a run."""
+    """The result of a run."""
 
     status: int
     response: str
-    """In the protocol of the request."""
+    """The response in the protocol of the request."""
     answer: str = ""
-    """As the simulator sent it."""
+    """The response as the simulator sent it."""
     protocol: str = ""
     losses: list[Loss] = []
     exchange: str = ""

@@ -1,4 +1,4 @@
-"""Recorded runs of agents, to read: turns, calls with their results, screenshots, and approvals that wait."""
+"""Reports of recorded runs: turns, calls with their results, screenshots, and pending approvals."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ class RunFacts(Struct):
 
 
 class RunReports:
-    """Reads the store of runs, opened for each request: runs are written by other processes."""
+    """Reads the store of runs, which is opened for each request because other processes write it."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], redactor: Redactor) -> None:
         self._location = runs_location(config, environment)

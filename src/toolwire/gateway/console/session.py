@@ -1,7 +1,7 @@
-"""Sign-in to the console: the viewer of a page, its session cookie, and the token for whatever acts.
+"""Sign-in to the console: the viewer of a page, its session cookie, and its CSRF token.
 
-Without server keys, everybody on this machine sees everything, as they may use the gateway. With keys, a session holds
-the digest of a key, signed, so that every worker can check it.
+Without server keys, all users of this machine see everything, because they may use the gateway. With keys, a session
+holds the signed digest of a key, so that every worker can check it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Viewer(Struct, frozen=True):
 
     principal: Principal
     is_admin: bool
-    """Sees the exchanges of all keys, and what concerns the gateway as a whole."""
+    """Whether the viewer may see the exchanges of all keys, and the status of the gateway."""
     expires_at: float | None = None
     """In seconds since the epoch; None if there is no session to expire."""
 
@@ -81,7 +81,7 @@ class Sessions:
         return _cookie("", 0, is_secure=is_secure)
 
     def token(self, viewer: Viewer) -> str:
-        """Return the token that requests of the viewer's pages carry if they act."""
+        """Return the CSRF token, which requests that act must carry."""
         return self._sign(f"token {viewer.principal.tenant} {viewer.expires_at}")
 
     def has_token(self, request: AsgiRequest, viewer: Viewer) -> bool:

@@ -26,7 +26,7 @@ class ProviderStatus(Struct, omit_defaults=True):
     host: str = ""
     default_model: str = ""
     open_breakers: list[str] = []
-    """Models that are skipped for a while."""
+    """Models that are skipped because their circuit breaker is open."""
     requests: int = 0
     failed: int = 0
     input: int = 0
@@ -81,7 +81,7 @@ def _add_sample(report: ProviderStatus, family: str, labels: dict[str, str], val
 def report_limits(
     config: Config, services: ExchangeServices, observability: Observability, buffer: ExchangeBuffer
 ) -> list[dict[str, Any]]:
-    """Return what is in use of each limit."""
+    """Return the current usage of each limit."""
     limits, totals = services.limits, observability.metrics.totals()
     journal = None if observability.recorder is None else observability.recorder.journal
     reports: list[dict[str, Any]] = [

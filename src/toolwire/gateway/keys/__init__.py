@@ -1,1 +1,1 @@
-"""Keys of clients: their secrets, the models that they may use, their limits, and what they have used."""
+"""Keys of clients: their secrets, the models that they may use, their limits and their usage."""

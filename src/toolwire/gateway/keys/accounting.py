@@ -1,6 +1,6 @@
-"""Accounting of requests: reserve what the request of a key may use, and book what it used when it ends.
+"""Accounting of requests: reserve the most that a key's request can use, and record its usage when it ends.
 
-Usage without a reservation is booked once a second, in a thread, so that requests do not wait for it.
+Usage without a reservation is recorded once a second, in a thread, so that requests do not wait for it.
 """
 
 import asyncio
@@ -28,10 +28,13 @@ from toolwire.journal.sqlite_files import DatabaseUnusable
 
 _FLUSH_INTERVAL = 1.0
 _LIMIT_ROWS = 10_000
-"""Keys and models whose usage waits for an unavailable database; that of further ones is not counted."""
+"""Maximum number of pairs of key and model whose usage is queued while the database is unavailable.
+
+Usage of further pairs is not counted.
+"""
 
 _DEFAULT_OUTPUT = 8192
-"""Tokens of an answer to reserve if neither the request nor the model has a limit."""
+"""Output tokens to reserve if neither the request nor the model has a limit."""
 
 
 class FinishedRequest(Struct, frozen=True):
@@ -46,7 +49,7 @@ class FinishedRequest(Struct, frozen=True):
     """Whether it ended before its provider reported all usage."""
 
     def to_row(self, price: Decimal | None) -> UsageRow:
-        """Return the row of the ledger that it adds."""
+        """Return the request as a row of the ledger."""
         usage = self.usage or Usage()
         return UsageRow(
             day=day_of(self.at),
@@ -89,7 +92,7 @@ class Accounting:
     async def reserve(
         self, id: str, key: ClientKey, request: Request, backends: Sequence[Backend], body: bytes
     ) -> Reservation | None:
-        """Reserve what a request may use of the limits of its key; None if the key has none.
+        """Reserve the most that a request can use, within the limits of its key; None if the key has no limits.
 
         Raise `RequestRejected` if a limit is reached, or can't be enforced for the model.
         """
@@ -138,7 +141,7 @@ class Accounting:
         return reservation
 
     def book(self, finished: FinishedRequest, reservation: Reservation | None = None) -> None:
-        """Book a request that has ended: now if it has a reservation, else with others within a second."""
+        """Record a request that has ended: immediately if it has a reservation, otherwise in the next batch."""
         loop = asyncio.get_running_loop()
         if reservation is not None:
             self._submit(self._settle, finished, reservation, loop)
@@ -163,7 +166,7 @@ class Accounting:
     def _settle(
         self, finished: FinishedRequest, reservation: Reservation, loop: asyncio.AbstractEventLoop | None
     ) -> None:
-        """Settle a reservation; if that fails, it goes on to count."""
+        """Settle a reservation; if that fails, it continues to count."""
         row = finished.to_row(self._price(finished))
         tokens = row.input_tokens + row.output_tokens
         if finished.is_interrupted:  # the provider charges for more than it reported
@@ -177,7 +180,7 @@ class Accounting:
             self._publish([row], loop)
 
     def _add(self, finished: list[FinishedRequest], loop: asyncio.AbstractEventLoop | None) -> None:
-        """Add the usage of requests; if that fails, try again with the next ones."""
+        """Add the usage of requests; if that fails, retry with the next batch."""
         rows = self._unbooked
         for request in finished:
             row = request.to_row(self._price(request))

@@ -35,7 +35,7 @@ class ClientKey(Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        """The owner of the data stored for this key, which a new secret does not change."""
+        """The owner of the data stored for this key; it stays the same when the secret changes."""
         return hashlib.blake2s(f"key {self.name}".encode(), digest_size=8).hexdigest()
 
     def is_expired(self, today: date | None = None) -> bool:

@@ -1,8 +1,9 @@
-"""The ledger: what each key has used per day and model, and what requests under way may still use.
+"""The ledger: the usage of each key per day and model, and the reservations of requests in progress.
 
-It is a SQLite file for one machine, or PostgreSQL for several. A request of a key with limits reserves what it may use
-at most, in one transaction with the check of the limits. Its end settles the reservation. One that a killed gateway
-leaves behind still counts, and is listed as unsettled. Money is in nanodollars, so that sums are exact.
+It is a SQLite file for one machine, or PostgreSQL for several. A request of a key with limits reserves the most
+that it can use, in one transaction with the check of the limits. When it ends, the reservation is settled. The
+reservation of a killed gateway still counts, and is listed as unsettled. Money is in nanodollars, so that sums are
+exact.
 """
 
 import contextlib
@@ -115,7 +116,7 @@ _LOCK_OWNER = "SELECT pg_advisory_xact_lock(hashtext(:owner))"
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """What a key used of a model on one day (UTC); `unpriced` requests are not in `nanodollars`."""
+    """The usage of a model by a key on one day (UTC). `nanodollars` does not include `unpriced` requests."""
 
     day: str
     owner: str
@@ -131,7 +132,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
-    """What a request under way may use at most."""
+    """The most that a request in progress can use."""
 
     id: str
     owner: str
@@ -169,7 +170,7 @@ class LedgerDatabase(Protocol):
 
 
 class SqliteLedgerDatabase:
-    """A file that processes of one machine share, or memory; opened when first used, again after a failure."""
+    """A file that processes of one machine share, or memory; opened at first use, and reopened after a failure."""
 
     def __init__(self, path: Path | str) -> None:
         self.name = str(path)
@@ -178,7 +179,7 @@ class SqliteLedgerDatabase:
 
     @contextlib.contextmanager
     def transaction(self, owner: str | None = None) -> Iterator[SqlConnection]:
-        """Run a transaction, alone among all."""
+        """Run a transaction, while no other runs."""
         with self._lock:
             try:
                 if self._connection is None:
@@ -225,10 +226,10 @@ class UsageLedger:
         self._clock = clock
 
     def reserve(self, section: KeySection, reservation: Reservation) -> None:
-        """Reserve what a request may use; raise `LimitExceeded` if that is more than a limit leaves.
+        """Reserve the most that a request can use; raise `LimitExceeded` if a limit does not leave enough.
 
-        One request of a key may exceed what is left of its money or tokens, if no other is under way: otherwise the
-        last dollars could never be used, as most requests use far less than they may.
+        One request of a key may exceed the remaining money or tokens, if no other is in progress. Otherwise the
+        last dollars could never be spent, as most requests use far less than they reserve.
         """
         with self._database.transaction(reservation.owner) as connection:
             _check_rates(connection, section, reservation)
@@ -262,7 +263,7 @@ class UsageLedger:
         return [UsageRow(**dict(zip(UsageRow.__struct_fields__, row, strict=True))) for row in rows]
 
     def unsettled(self, seconds: float = 3600) -> list[Reservation]:
-        """Return the reservations that are older than this, most likely of gateways that were killed."""
+        """Return the reservations older than `seconds`; most belong to gateways that were killed."""
         with self._database.transaction() as connection:
             rows = connection.execute(_SELECT_UNSETTLED, {"before": self._clock() - seconds}).fetchall()
         return [

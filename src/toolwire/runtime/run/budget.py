@@ -1,4 +1,4 @@
-"""The budget of a run: its usage, together with that of the runs of its sub-agents, against the limits."""
+"""The budget of a run: its usage, including that of its sub-agents, and its limits."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ from toolwire.runtime.run.limits import RunLimits
 
 
 class Budget:
-    """The usage of a run and its limits on it. A run of a sub-agent must respect the budgets of all its callers."""
+    """The usage of a run, and its limits. The run of a sub-agent also respects the budgets of all its callers."""
 
     def __init__(self, limits: RunLimits, caller: "Budget | None" = None) -> None:
         self.usage: Usage | None = None
-        """Usage of the run, including calls with an outcome."""
+        """Usage of the run, including calls that have ended."""
         self._limits = limits
         self._caller = caller
         self._nested: list[Budget] = []  # of running calls, whose usage is not part of `usage` yet

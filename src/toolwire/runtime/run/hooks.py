@@ -1,7 +1,7 @@
 """Hooks: functions that run before and after each model request and each tool call, and may change or refuse it.
 
-Hooks before a tool run before the policy is applied and before anyone is asked, so that a person approves exactly the
-arguments that run. Their outcome is a step of the run: a resumed run takes it, and does not call the hooks again.
+Hooks before a tool run before the policy and approvals, so that the user approves exactly the arguments that the tool
+gets. Their outcome is a step of the run: a resumed run takes it, and does not call the hooks again.
 """
 
 import inspect
@@ -42,7 +42,7 @@ class ProposedCall(Struct, frozen=True, kw_only=True):
     tool: str
     """Name of the tool."""
     arguments: Arguments
-    """The arguments; changing them has no effect, a hook returns changed ones."""
+    """The arguments. Changing them in place has no effect: return changed arguments from the hook."""
 
 
 class ModelTurn(Struct, frozen=True, kw_only=True):
@@ -59,11 +59,11 @@ class ModelTurn(Struct, frozen=True, kw_only=True):
 BeforeModel: TypeAlias = Callable[[RunContext[Any], Request], Request | Awaitable[Request | None] | None]
 """Returns a changed request, or None to leave it as it is."""
 AfterModel: TypeAlias = Callable[[RunContext[Any], ModelTurn], Response | str | Awaitable[Response | str | None] | None]
-"""Returns a changed response, a text that replaces that of the response, or None."""
+"""Returns a changed response, a text that replaces the text of the response, or None."""
 BeforeTool: TypeAlias = Callable[[RunContext[Any], ProposedCall], Arguments | Awaitable[Arguments | None] | None]
 """Returns changed arguments, or None."""
 AfterTool: TypeAlias = Callable[[RunContext[Any], ProposedCall, ToolOutput], Any]
-"""Returns another result, as a tool would, or None."""
+"""Returns another result (any value that a tool may return), or None."""
 
 
 class Hooks(Struct, frozen=True, kw_only=True):
@@ -88,14 +88,14 @@ class RecordedHookOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class HookChain:
-    """The hooks of an agent, during one run. Those before run in order, those after in reverse order."""
+    """The hooks of an agent during one run. `before_*` hooks run in order, `after_*` hooks in reverse order."""
 
     def __init__(self, hooks: Sequence[Hooks], step_log: StepLog) -> None:
         self._hooks = hooks
         self._step_log = step_log
 
     async def before_model(self, context: RunContext[Any], request: Request) -> Request:
-        """Return the request as the hooks leave it; raise `Refused` if one refuses it."""
+        """Return the request after the hooks have changed it; raise `Refused` if one refuses it."""
         for hooks in self._hooks:
             if hooks.before_model is not None:
                 changed: Request | None = await _resolve_optional(hooks.before_model(context, request))
@@ -103,7 +103,7 @@ class HookChain:
         return request
 
     async def after_model(self, context: RunContext[Any], response: Response) -> Response:
-        """Return the response as the hooks leave it; raise `Refused` if one refuses it."""
+        """Return the response after the hooks have changed it; raise `Refused` if one refuses it."""
         for hooks in reversed(self._hooks):
             if hooks.after_model is not None:
                 turn = _model_turn(response)
@@ -153,7 +153,7 @@ class HookChain:
         return RecordedHookOutcome(arguments=changed)
 
     async def after_tool(self, context: RunContext[Any], pending: PendingCall, output: ToolOutput) -> ToolOutput:
-        """Return the result of a call as the hooks leave it."""
+        """Return the result of a call after the hooks have changed it."""
         for hooks in reversed(self._hooks):
             if hooks.after_tool is None:
                 continue

@@ -1,7 +1,7 @@
 """The conversation of a session: loaded when a run starts, and stored when it has answered.
 
 A run that was interrupted, failed or reached a limit stays the session's last run. It can be resumed. If a new run
-starts instead, the conversation continues with what the journal has of the old one, so that the model knows which
+starts instead, the conversation continues with the recorded turns of the old one, so that the model knows which
 calls took effect.
 """
 
@@ -80,7 +80,7 @@ class SessionHistory:
         return decode_stored(stored.history, tuple[Message, ...], f"session {self._id}")
 
     def _recorded_messages(self, run: StoredRun) -> tuple[Message, ...]:
-        """Return what an interrupted run added; nothing if the model had not responded."""
+        """Return the messages that an interrupted run added; none if the model had not responded."""
         prompt = decode_stored(run.metadata, _Prompt, f"the run {run.id}").messages
         turns = read_turns(self._runs.steps(run.id))
         return conversation(prompt, turns) if any(turn.response is not None for turn in turns) else ()
