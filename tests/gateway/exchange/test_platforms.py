@@ -155,10 +155,26 @@ def test_tokens_are_counted_by_the_platform_or_estimated() -> None:
 
 
 def test_models_that_have_no_path_are_refused() -> None:
-    protocol, host, _ = PLATFORMS["bedrock"]
-    with serve_app(Simulator((protocol,), profiles=[profile_named(host, protocol)])) as url:
-        config = f'[providers.cloud]\nprotocol = "{protocol}"\nhost = "{host}"\nbase_url = "{url}"\n[[routes]]\n'
-        with serve_app(build_silent_app(config + 'provider = "cloud"')) as base_url:
-            response = http_client.post(f"{base_url}/v1/messages", json=MESSAGE | {"model": ".."})
+    with serve_any_model() as setup:
+        response = _post(setup, MESSAGE | {"model": ".."})
     assert response.status_code == 400
     assert "no path for the model '..'" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("model", ["claude?x=1", "claude#x", "../../admin", "a b"])
+def test_names_of_models_are_one_segment_of_the_path(model: str) -> None:
+    with serve_any_model() as setup:
+        _post(setup, MESSAGE | {"model": model})
+        assert [exchange.path for exchange in setup.upstream.exchanges] == [f"/model/{model}/invoke"]
+
+
+@contextmanager
+def serve_any_model() -> Iterator[GatewaySetup]:
+    """Serve a gateway that sends the client's name of a model to Bedrock."""
+    protocol, host, _ = PLATFORMS["bedrock"]
+    upstream = ObservedApp(Simulator((protocol,), profiles=[profile_named(host, protocol)]))
+    with serve_app(upstream) as url:
+        config = f'[providers.cloud]\nprotocol = "{protocol}"\nhost = "{host}"\nbase_url = "{url}"\n[[routes]]\n'
+        gateway = ObservedApp(build_silent_app(config + 'provider = "cloud"'))
+        with serve_app(gateway) as base_url:
+            yield GatewaySetup(base_url, gateway, upstream)
