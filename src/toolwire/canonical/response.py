@@ -81,6 +81,8 @@ _COUNT_FIELDS = (
     "reasoning",
     "tool_use",
     "total",
+    "searches",
+    "fetches",
     "requests",
     "cost",
 )
