@@ -70,7 +70,7 @@ class Worker:
         await self._leave_runs()
 
     async def drain(self) -> None:
-        """Execute runs until none is available and none is under way."""
+        """Execute runs until none is available and none is in progress."""
         await self._take_runs()
         while self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +105,7 @@ class Worker:
                 task.cancel()
 
     async def _leave_runs(self) -> None:
-        """Leave the runs under way to other workers: after the current turn, or after the grace period."""
+        """Leave the runs in progress to other workers: after the current turn, or after the grace period."""
         if self._tasks:
             self._log(f"stopping: {len(self._tasks)} runs finish their turn, for {self._grace:g} s at most")
             await asyncio.wait(self._tasks, timeout=self._grace)

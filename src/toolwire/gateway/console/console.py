@@ -1,6 +1,7 @@
 """The console's endpoints: the page at `/`, its files, and the data that it shows.
 
-Requests from other sites are rejected. Reading needs a viewer, and whatever acts needs the viewer's token as well.
+Requests from other sites are rejected. Reading needs a viewer. Requests that act also need the viewer's CSRF
+token.
 """
 
 import asyncio

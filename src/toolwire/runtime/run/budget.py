@@ -20,13 +20,13 @@ class Budget:
         self._nested: list[Budget] = []  # of running calls, whose usage is not part of `usage` yet
 
     def nest(self, limits: RunLimits) -> "Budget":
-        """Return the budget of a run that a call of this run starts."""
+        """Return the budget for a sub-agent's run, which a call of this run starts."""
         nested = Budget(limits, self)
         self._nested.append(nested)
         return nested
 
     def settle(self, usage: Usage | None) -> None:
-        """Set the usage after calls, which includes that of the runs they started."""
+        """Set the usage after calls have ended, including the usage of the runs that they started."""
         self.usage = usage
         self._nested.clear()
 
@@ -66,7 +66,7 @@ class Budget:
 
 
 class CallingRun(Struct, frozen=True, kw_only=True):
-    """The run whose call runs a sub-agent: usage, limits and events of the sub-agent belong to it."""
+    """The run that calls a sub-agent. Usage and events of the sub-agent count as its own, and its limits apply."""
 
     budget: Budget
     on_event: Callable[[RunEvent], None]
