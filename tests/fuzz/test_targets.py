@@ -34,3 +34,11 @@ def test_hypothesis_finding_is_minimized() -> None:
     with pytest.raises(Finding) as finding:
         run_hypothesis(BROKEN, random.Random(1), runs=100)
     assert finding.value.data == b"[["
+
+
+def test_drafts_of_calls_in_reasoning_take_bounded_work() -> None:
+    """Blocks that were read before a mismatch were not counted, and were read again from each of them on."""
+    opener = b']<]minimax[>[<invoke name="'
+    unit = b'<mm:think>">]<]minimax[>[<city>]<]minimax[>[</city>]<]minimax[>[</invoke>' + opener
+    (target,) = [target for target in all_targets() if target.name == "text-call-work"]
+    target.check(unit)

@@ -63,7 +63,7 @@ class Attempt:
             self.calls, self.end = stop.value, cursor.position
             return True
         except Mismatch:
-            self.work = cursor.work
+            self.work = cursor.work + cursor.position  # blocks before the mismatch were read in vain, too
             return True
         self.work = self._size
         return closed or not complete
