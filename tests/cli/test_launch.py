@@ -282,6 +282,8 @@ def test_secret_of_a_configured_key_is_taken_from_the_environment(desk: UserMach
     (desk.folder / "work" / "toolwire.toml").write_text(config)
     code, output = desk.launch("claude", TOOLWIRE_KEY="")
     assert (code, output) == (2, "Error: the gateway needs a key: set TOOLWIRE_KEY to the secret of one of [keys]\n")
+    code, output = desk.launch("claude", "--model", "anthropic/simulated", TOOLWIRE_KEY="wrong")
+    assert (code, output) == (2, "Error: missing or invalid API key\n")
     code, output = desk.launch("claude", TOOLWIRE_KEY="my-secret")
     assert code == 0, output
     assert desk.record.environment["ANTHROPIC_AUTH_TOKEN"] == "my-secret"

@@ -42,6 +42,12 @@ def test_only_workspace_reads_are_allowed_by_default(candidate: Tool, expected: 
     assert verdict(Policy(), {}, candidate) == expected
 
 
+@pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
+def test_rules_in_a_single_string_are_refused(verdict: str) -> None:
+    with pytest.raises(PolicyError, match=r"expected a list of rules: Policy\(\w+=\['github__\*'\]\)"):
+        Policy(**{verdict: "github__*"})  # type: ignore[arg-type]
+
+
 def test_deny_wins_over_ask_and_ask_over_allow() -> None:
     policy = Policy(allow=["run_*"], ask=["run_shell_command(command=git push*)"], deny=["*(command=*rm -rf*)"])
     assert verdict(policy, {"command": "ls"}) == "allow"

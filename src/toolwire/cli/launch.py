@@ -442,7 +442,7 @@ def _fetch_context(gateway_url: str, api_key: str, model: str) -> int | None:
         return None
     finally:
         connection.close()
-    if response.status == HTTPStatus.NOT_FOUND:
+    if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNAUTHORIZED):
         raise BadInput(str(body["error"]["message"]))
     context = body.get("context_length")
     return context if isinstance(context, int) else None

@@ -116,6 +116,9 @@ class Policy:
         rules: Iterable[Rule] = (),
     ) -> None:
         texts_by_verdict: tuple[tuple[Verdict, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        for verdict, texts in texts_by_verdict:
+            if isinstance(texts, str):  # its characters would be rules, and `*` would match every tool
+                raise PolicyError(f"expected a list of rules: Policy({verdict}=[{texts!r}])")
         parsed = [parse_rule(verdict, text) for verdict, texts in texts_by_verdict for text in texts]
         self.rules: tuple[Rule, ...] = (*rules, *parsed)
 
