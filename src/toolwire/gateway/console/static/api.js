@@ -90,6 +90,9 @@ export class Feed {
   constructor(onBatch, onState) {
     this.onBatch = onBatch;
     this.onState = onState;
+    // A page in the back/forward cache would hold its connection, of which browsers allow six to a host.
+    addEventListener('pagehide', () => this.close());
+    addEventListener('pageshow', (event) => { if (event.persisted) this.open(); });
     this.open();
   }
 

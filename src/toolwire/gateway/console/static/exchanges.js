@@ -80,7 +80,7 @@ export class ExchangesView {
       ['Claude Code', `ANTHROPIC_BASE_URL=${origin} ANTHROPIC_AUTH_TOKEN=none claude`],
       ['Codex', `codex -c openai_base_url=${origin}/v1`],
       ['Any OpenAI client', `OPENAI_BASE_URL=${origin}/v1 OPENAI_API_KEY=none python your_agent.py`],
-      ['curl', `curl ${origin}/v1/messages -H 'content-type: application/json' -d '{"model": "simulator/any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
+      ['curl', `curl ${origin}/v1/messages -H 'content-type: application/json' -d '{"model": "any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
     ];
     replace(area, element('h2', {}, 'Waiting for the first request'), element('p', {}, 'Every request through this gateway appears here as it happens. Point a client at it:'),
       element('dl', { class: 'samples' }, samples.map(([name, command]) => [element('dt', {}, name), element('dd', {}, element('code', {}, command), button('Copy', () => copyText(command, 'Command'), { 'aria-label': `Copy the command for ${name}` }))])));
