@@ -269,6 +269,7 @@ def _fork_program(request: Mapping[str, Any], descriptors: Sequence[int]) -> Non
             os.write(status_writer, _NUMBER.pack(status))
         os._exit(0)
     os.close(status_writer)
+    _reset_signals()
     if request["new_session"]:
         os.setsid()
     for number, stream in enumerate(streams):
@@ -285,6 +286,13 @@ def _fork_program(request: Mapping[str, Any], descriptors: Sequence[int]) -> Non
     sys.path[0] = ""
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     _exit_with(_run_source(request["program"], module))
+
+
+def _reset_signals() -> None:
+    """Handle signals as a shell in a terminal would start a program; a background job ignores some of them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _run_source(program: str, module: types.ModuleType) -> int:
