@@ -118,7 +118,7 @@ class TakenRun(Struct, frozen=True):
     run: StoredRun
     lease: "RunStepLog"
     attempts: int
-    """How often the run was taken since a step of it last finished."""
+    """The number of times the run was taken since a step of it last finished."""
 
 
 def decode_stored(data: bytes, expected_type: type[T], name: str) -> T:

@@ -28,7 +28,7 @@ class NativeForm(Struct, frozen=True):
     read_arguments: Callable[[Any], Any]
     """Converts the arguments of a call; raises `KeyError`, `TypeError` or `ValueError` for those that don't fit."""
     note: str = ""
-    """What the model has to know about the tool, which a vendor's tool can't describe."""
+    """Instructions for the model on the tool, which a vendor's tool can't describe."""
 
 
 @runtime_checkable
@@ -65,7 +65,7 @@ class TurnForms(Struct, frozen=True):
 
     @property
     def notes(self) -> str:
-        """What the model has to know about the tools, for the system text."""
+        """Instructions for the model on the tools, for the system text."""
         return "\n".join(f"{name}: {tool.description} {form.note}".strip() for name, (form, tool) in self.forms.items())
 
 

@@ -17,7 +17,7 @@ _KNOWS_CLIENT_TOOLS = {"anthropic": claude.knows_bash, "openai-responses": gpt.k
 
 
 class HostedSupport(Struct, frozen=True):
-    """What a target makes of a hosted tool."""
+    """The support of a target for a hosted tool."""
 
     refusal: str | None = None
     """Why the target can't run the tool; None if it can."""

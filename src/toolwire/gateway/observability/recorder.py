@@ -260,7 +260,7 @@ class RequestObserver(ExchangeObserver):
     loss_report: bytes = b""
     loss_entry: int | None = None
     reservation: Reservation | None = None
-    """What the key has reserved for the request; None if it has no limits."""
+    """The reservation of the key for the request; None if it has no limits."""
     job: BackgroundJob | None = None
     """The job that produces the response in the background; None if there is none."""
 

@@ -50,7 +50,7 @@ class OAuthConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     client_id: str | None = None  # the client that was registered manually
     client_secret: str | None = None  # its secret
     authentication: Literal["basic", "post"] = "basic"
-    """How `client_credentials` sends the secret: in a header or in the body."""
+    """The place in which `client_credentials` sends the secret: a header or the body."""
     private_key: str | None = None
     """PEM text of the key that signs assertions (`private_key_jwt`), in place of a secret."""
     algorithm: str = "RS256"

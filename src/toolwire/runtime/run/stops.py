@@ -1,4 +1,4 @@
-"""How a response of the model stopped, and whether a run can use it."""
+"""The stop of a model's response, and whether a run can use it."""
 
 from toolwire.canonical.response import Response, StopReason
 from toolwire.journal.runs import decode_stored
