@@ -1,5 +1,6 @@
 """Commands on systems without what only Linux has: its modules' members, and `/proc`."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +45,17 @@ for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
 RUN = "from toolwire.cli import main\nmain()"
 
 
+def link_programs(folder: Path) -> Path:
+    """Return a folder with the shells alone: a Linux machine may have bubblewrap beside them."""
+    folder.mkdir()
+    for name in ("bash", "sh"):
+        if program := shutil.which(name):
+            (folder / name).symlink_to(program)
+    return folder
+
+
 def run_without_linux(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    environment = {"HOME": str(folder), "PATH": str(link_programs(folder / "programs")), "LANG": "C.UTF-8"}
     return subprocess.run(
         [sys.executable, "-c", PREAMBLE + program, *arguments],
         cwd=folder,
