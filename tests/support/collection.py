@@ -3,15 +3,12 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 
 from tests.support.paths import ROOT
 
-BROWSER_TESTS = "tests/runtime/tools/browser/chromium/"
-"""Tests that `make test-browser` runs. Without Chromium, pytest cannot collect them."""
-
-_SERVER_TESTS = "tests/real_servers/"  # run by `make test-servers`
 _COLLECTED: dict[str, set[str]] = {}
 
 
@@ -24,7 +21,7 @@ def record_collected(node_ids: Iterable[str]) -> None:
 
 def collected_tests_in(file: str) -> frozenset[str]:
     """Return the names of the tests that pytest collects from a file, given relative to the project root."""
-    if file.startswith(BROWSER_TESTS):
+    if _runs_by_name(file):
         return _parse_test_names(file)
     return frozenset((_COLLECTED if _is_collection_complete() else _collect_all()).get(file) or ())
 
@@ -35,10 +32,21 @@ def is_collected(node_id: str) -> bool:
     return name in _COLLECTED.get(file, ()) or ((ROOT / file).is_file() and name in collected_tests_in(file))
 
 
+def _runs_by_name(file: str) -> bool:
+    """Return whether a test runs only by name. Without Chromium or real servers, pytest cannot collect it."""
+    return not _skipped_folders().isdisjoint(file.split("/"))
+
+
+@cache
+def _skipped_folders() -> frozenset[str]:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    return frozenset(options["norecursedirs"])
+
+
 @cache
 def _is_collection_complete() -> bool:
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    return {file for file in files if not file.startswith((BROWSER_TESTS, _SERVER_TESTS))} <= _COLLECTED.keys()
+    return {file for file in files if not _runs_by_name(file)} <= _COLLECTED.keys()
 
 
 @cache
