@@ -1,4 +1,4 @@
-"""A worker process whose agent leaves traces of its effects: `python -m ... STORE FOLDER`.
+"""A worker process whose agent leaves traces of its effects: `python -m ... STORE FOLDER LEASE_SECONDS`.
 
 The model calls `look`, then `pay` for each amount of the prompt, and then answers. A call waits while the file
 `hold-TOOL` exists in the folder.
@@ -23,7 +23,7 @@ from toolwire.journal.leases import LeaseTerms
 from toolwire.journal.runs import RunStore
 from toolwire.worker import Worker
 
-LEASE = LeaseTerms(seconds=2.0, renewal_interval=0.3)
+LEASE_SECONDS = 120.0  # longer than a busy machine keeps a process from renewing it
 QUEUE = "agent:payer"
 
 
@@ -48,6 +48,10 @@ class PayingModel:
 
     async def close(self) -> None:
         pass
+
+
+def lease_terms(seconds: float = LEASE_SECONDS) -> LeaseTerms:
+    return LeaseTerms(seconds=seconds, renewal_interval=0.3)
 
 
 def paying_agent(store: RunStore, folder: Path, policy: Policy | None = None) -> Agent:
@@ -87,7 +91,7 @@ async def serve(store: RunStore, folder: Path) -> None:
 
 
 def main(arguments: Any) -> None:
-    store = RunStore(arguments[0], lease_terms=LEASE)
+    store = RunStore(arguments[0], lease_terms=lease_terms(float(arguments[2])))
     asyncio.run(serve(store, Path(arguments[1])))
     store.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import Clock
-from tests.support.deadlines import DEADLINE
+from tests.support.deadlines import DEADLINE, wait_until_async
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, read_http_request, serve_upstream
 from toolwire.upstream.models.listings import LIMIT_MODELS, LIMIT_NAME, read_list
@@ -65,7 +65,7 @@ def test_list_of_each_protocol_is_read(protocol: str) -> None:
     asyncio.run(work())
 
 
-def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
+def test_dead_and_silent_providers_neither_delay_nor_break_the_others(clock: Clock) -> None:
     async def stay_silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
         await reader.read()
@@ -77,7 +77,7 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
         for byte in body:
             writer.write(bytes([byte]))
             await writer.drain()
-            await asyncio.sleep(0.2)  # often enough for each read, too long for the list
+            await asyncio.sleep(DEADLINE / 10)  # often enough for each read, too long for the list
 
     async def work() -> None:
         transport = Transport()
@@ -94,19 +94,21 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others() -> None:
             origins = {"good": good, "broken": broken, "refusing": refusing, "odd": odd, "silent": silent, "slow": slow}
             providers = [provider_at(origin, name) for name, origin in origins.items()]
             providers.append(provider_at(Origin("http", "127.0.0.1", 9), "dead"))
-            lists = ModelLists(transport, timeout=1)
-            answered = await lists.fetch_all(providers)
+            lists = ModelLists(transport, DEADLINE)
+            fetching = asyncio.create_task(lists.fetch_all(providers))
+            await wait_until_async(lambda: len(lists._pending) == 2)  # the silent and the slow one
+            answered = await clock.advance_until_done(fetching)
         transport.close()
         assert list(answered["good"].models) == ["m"]
         errors = {name: models.error for name, models in answered.items() if name != "good"}
         assert "can't connect" in errors.pop("dead")
         # Whichever of the two time-outs comes first.
-        assert "1 seconds" in errors.pop("silent")
+        assert "300 seconds" in errors.pop("silent")
         assert errors == {
             "broken": "sent no list of models",
             "odd": "sent no list of models",
             "refusing": "the list of models has status 401",
-            "slow": "no list of models within 1 seconds",
+            "slow": "no list of models within 300 seconds",
         }
 
     asyncio.run(work())
