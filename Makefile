@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-postgres test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers test-deployment fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-postgres test-chaos test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers test-deployment fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test-faults: $(READY) ## run every fault of a backend with all pairs of upstream
 
 test-postgres: $(READY) ## run the tests of stored state on a real PostgreSQL server (needs its programs)
 	TOOLWIRE_POSTGRES=1 $(BIN)/pytest -m postgres $(ARGUMENTS)
+
+test-chaos: $(READY) ## kill, pause and cut the programs of a cluster under load, and judge what is lost (needs nginx and PostgreSQL; 3 minutes)
+	$(BIN)/python -m tests.chaos $(ARGUMENTS)
 
 test-switching: $(READY) ## hold 100 conversations of every client protocol that switch between providers, accounts and models
 	TOOLWIRE_ALL_SEEDS=1 $(BIN)/pytest -n auto tests/gateway/exchange/test_signatures.py

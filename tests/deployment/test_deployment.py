@@ -17,14 +17,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.deadlines import DEADLINE, wait_until
+from tests.support.deadlines import DEADLINE
 from tests.support.gateway.process import serve_process
 from tests.support.paths import ROOT
+from tests.support.servers.nginx import find_nginx, serve_nginx
 from toolwire.canonical.response import Usage
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
-from toolwire.gateway.providers.discovery import open_listener
 
 DEPLOY = ROOT / "deploy"
 TOOLS = Path(os.environ.get("TOOLWIRE_DEPLOYMENT", "")) / "bin"
@@ -105,36 +105,18 @@ def test_compose_file_names_files_that_exist() -> None:
 @pytest.fixture
 def balanced(tmp_path: Path) -> Iterator[tuple[str, list[Any]]]:
     """Two gateways behind nginx with the file that is deployed, at other addresses."""
-    nginx = find_tool("nginx")
+    nginx = find_nginx()
+    if nginx is None:
+        pytest.skip("nginx is not installed")
     with ExitStack() as stack:
-        processes, config = [], (DEPLOY / "nginx.conf").read_text()
+        processes, addresses = [], []
         for number in (1, 2):
             home = tmp_path / f"gateway-{number}"
             home.mkdir()
             process, root = stack.enter_context(serve_process(home))
             processes.append(process)
-            config = config.replace(f"gateway-{number}:4000", root.removeprefix("http://"))
-        with open_listener("127.0.0.1", 0) as listener:
-            port = listener.getsockname()[1]
-        config = config.replace("listen 4000", f"listen 127.0.0.1:{port}")
-        folders = "".join(
-            f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        config = config.replace("http {", f"http {{\naccess_log off;\n{folders}", 1)
-        path = tmp_path / "nginx.conf"
-        path.write_text(f"daemon off;\npid {tmp_path}/nginx.pid;\nerror_log {tmp_path}/error.log;\n{config}")
-        balancer = subprocess.Popen([nginx, "-c", path, "-p", tmp_path, "-e", tmp_path / "error.log"])
-        stack.callback(balancer.wait)
-        stack.callback(balancer.terminate)
-        wait_until(lambda: _answers(f"http://127.0.0.1:{port}/livez"))
-        yield f"http://127.0.0.1:{port}", processes
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=DEADLINE).status_code == 200
-    except httpx.TransportError:
-        return False
+            addresses.append(root.removeprefix("http://"))
+        yield stack.enter_context(serve_nginx(nginx, tmp_path, addresses)), processes
 
 
 def test_nginx_balances_streams_and_goes_on_without_a_killed_gateway(balanced: tuple[str, list[Any]]) -> None:
