@@ -53,6 +53,14 @@ def postgres_url(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
+def private_postgres(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A PostgreSQL server that the test may stop."""
+    del postgres_server  # skips the test where there are no programs
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 

@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="repeats the same actions")
     parser.add_argument("--seconds", type=float, default=90.0, help="time in which the monkey acts (default: 90)")
     parser.add_argument("--fault", choices=sorted(FAULTS), default="", help="breaks toolwire, to see that it is found")
-    parser.add_argument("--folder", type=Path, help="where logs and evidence stay")
+    parser.add_argument("--folder", type=Path, help="a new folder where logs and evidence stay")
     arguments = parser.parse_args()
     nginx = find_nginx()
     if nginx is None or find_programs() is None:
@@ -50,7 +50,7 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory(prefix="toolwire-chaos-", ignore_cleanup_errors=True) as temporary:
         folder = arguments.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=arguments.folder is None)
         with run_cluster(folder, nginx, arguments.fault) as cluster:
             try:
                 evidence, actions = asyncio.run(_unleash(cluster, arguments.seed, arguments.seconds))
@@ -81,7 +81,7 @@ async def _unleash(cluster: Cluster, seed: int, seconds: float) -> tuple[Evidenc
         await runs.wait_until_ended(_DRAIN_SECONDS)
         log("reading what was acknowledged, through each replica")
         await asyncio.to_thread(cluster.wait_until_ready)
-        evidence = Evidence(answers=load.answers, backgrounds=load.backgrounds)
+        evidence = Evidence(answers=load.answers, backgrounds=load.backgrounds, kills=monkey.kills)
         await read_answers(cluster, load, evidence)
         evidence.adoptions = adoptions.close()
         evidence.runs = await asyncio.to_thread(read_runs, store, runs.planned)

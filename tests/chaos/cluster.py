@@ -163,11 +163,12 @@ class Cluster:
 
 
 def _is_ready(root: str) -> bool:
-    """Return whether a gateway and its state are available."""
+    """Return whether a gateway and its state are available; the journal recovers with the next request."""
     try:
-        return httpx.get(f"{root}/healthz", timeout=10).content == b'{"status":"ok"}'
+        response = httpx.get(f"{root}/healthz", timeout=10)
     except httpx.HTTPError:
         return False
+    return response.status_code == 200 and b'"state"' not in response.content
 
 
 @contextmanager
@@ -239,7 +240,11 @@ def _program_starter(
 
     def start() -> "subprocess.Popen[bytes]":
         environment = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
-        environment |= {"XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        environment |= {
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "PYTHONUNBUFFERED": "1",
+        }
         with (folder / f"{name}.log").open("ab") as log:
             command = [*prefix, sys.executable, *arguments]
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)

@@ -125,8 +125,8 @@ def read_ledger(url: str, evidence: Evidence) -> None:
             " FROM toolwire.usage GROUP BY owner, provider"
         ).fetchall()
         evidence.ledger = [LedgerRow(str(row[0]), str(row[1]), *map(_integer, row[2:])) for row in rows]
-        reservations = connection.execute("SELECT owner, nanodollars FROM toolwire.reservations").fetchall()
-        evidence.unsettled = [(str(owner), _integer(nanodollars)) for owner, nanodollars in reservations]
+        reservations = connection.execute("SELECT id, owner, nanodollars FROM toolwire.reservations").fetchall()
+        evidence.unsettled = {str(id): (str(owner), _integer(nanodollars)) for id, owner, nanodollars in reservations}
     ledger = UsageLedger(PostgresLedgerDatabase(url), clock=lambda: time.time() + _UNSETTLED_AGE)
     evidence.listed_unsettled = len(ledger.unsettled())
     ledger.close()

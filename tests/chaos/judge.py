@@ -1,5 +1,6 @@
 """The rules of the chaos run: each reads the evidence, and returns violations and figures."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from toolwire.journal.leases import LeaseTerms
 ADOPTION_SECONDS = LeaseTerms().seconds + 10
 _ALLOWED_STATUSES = {0, 200, 502, 503, 504}
 """0: the connection broke before the head of the response."""
+_INTERNAL_ERROR = re.compile(r"Traceback|internal error|already exists|does not exist|syntax error")
+_BOOKING_SECONDS = 30
+"""In which a gateway books a response, even if PostgreSQL restarts meanwhile."""
 _MAX_TOKENS = 2_000
 """More than a request of the clients can use."""
 
@@ -144,20 +148,27 @@ def _money_is_exact(evidence: Evidence) -> Verdict:
     served = _served_by_tag(evidence)
     violations, figures = list[str](), list[str]()
     for key in (*AMPLE_KEYS, TIGHT_KEY):
-        ended = [answer for answer in evidence.answers if answer.key == key and answer.outcome == "complete"]
-        others = [answer for answer in evidence.answers if _may_be_booked(answer, key)]
-        counted = [_counted(served.get(answer.tag, ())) for answer in ended]
+        answers = [answer for answer in evidence.answers if answer.key == key]
+        ended = [answer for answer in answers if answer.outcome == "complete"]
+        unbooked = [answer for answer in ended if answer.exchange in evidence.unsettled]
+        violations += [
+            f"{one.tag} of {key} has ended, is not booked, and its gateway was not killed"
+            for one in unbooked
+            if not _was_killed(evidence, one)
+        ]
+        others = [answer for answer in answers if answer.outcome != "complete" and answer.status != 429]
+        counted = [_counted(served.get(answer.tag, ())) for answer in ended if answer not in unbooked]
         rows = [row for row in evidence.ledger if row.key == key]
         booked = sum(row.requests for row in rows)
-        unsettled = sum(owner == key for owner, _ in evidence.unsettled)
-        reached = sum(answer.tag in served for answer in others)
-        extra = booked - len(ended)
-        name = (
-            f"{key}: {len(ended)} ended, {booked} booked, {unsettled} unsettled, {len(others)} others ({reached} sent)"
+        unsettled = sum(owner == key for owner, _ in evidence.unsettled.values()) - len(unbooked)
+        reached, extra = sum(answer.tag in served for answer in others), booked - len(counted)
+        summary = (
+            f"{key}: {len(ended)} ended ({len(unbooked)} of them in a killed gateway), {booked} booked; "
+            f"{len(others)} failed ({reached} after they were sent), {unsettled} of them unsettled"
         )
-        figures.append(name)
+        figures.append(summary)
         if not 0 <= extra <= len(others) or not reached <= extra + unsettled <= len(others):
-            violations.append(name)
+            violations.append(summary)
         for unit, expected, actual, allowance in (
             ("input tokens", sum(one.input_tokens for one in counted), sum(row.input_tokens for row in rows), 1),
             ("output tokens", sum(one.output_tokens for one in counted), sum(row.output_tokens for row in rows), 1),
@@ -169,10 +180,12 @@ def _money_is_exact(evidence: Evidence) -> Verdict:
 
 
 def _killed_keep_reservations(evidence: Evidence) -> Verdict:
-    free = [f"a reservation of {key} is for nothing" for key, nanodollars in evidence.unsettled if nanodollars <= 0]
+    free = [
+        f"a reservation of {key} is for nothing" for key, nanodollars in evidence.unsettled.values() if nanodollars <= 0
+    ]
     if evidence.listed_unsettled != len(evidence.unsettled):
         free.append(f"`toolwire usage` lists {evidence.listed_unsettled} of {len(evidence.unsettled)} reservations")
-    total = sum(nanodollars for _, nanodollars in evidence.unsettled) / 1e9
+    total = sum(nanodollars for _, nanodollars in evidence.unsettled.values()) / 1e9
     return Verdict(
         "killed requests keep their reservations", tuple(free), f"{len(evidence.unsettled)} unsettled, ${total:.2f}"
     )
@@ -201,7 +214,9 @@ def _no_unexpected_errors(evidence: Evidence) -> Verdict:
         for one in evidence.served
         if one.status not in (0, 200)
     ]
-    violations += [f"{name} logged a traceback" for name, log in evidence.logs.items() if "Traceback" in log]
+    violations += [
+        f"{name} logged an internal error" for name, log in evidence.logs.items() if _INTERNAL_ERROR.search(log)
+    ]
     return Verdict("no unexpected errors", tuple(violations), _counts(statuses))
 
 
@@ -229,9 +244,11 @@ def _served_by_tag(evidence: Evidence) -> dict[str, list[Served]]:
     return found
 
 
-def _may_be_booked(answer: Answer, key: str) -> bool:
-    """Return whether a request that did not end well for its client may have been booked."""
-    return answer.key == key and answer.outcome != "complete" and answer.status != 429
+def _was_killed(evidence: Evidence, answer: Answer) -> bool:
+    """Return whether the gateway of a response was killed soon after its end, before it could book it."""
+    return any(
+        gateway == answer.gateway and -1 < at - answer.ended_at < _BOOKING_SECONDS for gateway, at in evidence.kills
+    )
 
 
 def _counted(served: Sequence[Served]) -> Served:

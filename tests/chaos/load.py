@@ -18,6 +18,7 @@ from tests.chaos.cluster import AMPLE_KEYS, OPEN_KEY, PROVIDERS, TIGHT_KEY
 from tests.chaos.dialects import DIALECTS, Body, Dialect, request_body
 from tests.chaos.records import Answer, Background
 from tests.chaos.upstream import write_job
+from tests.support.servers.nginx import GATEWAY_HEADER
 
 CLIENTS = 8
 _TIMEOUT = httpx.Timeout(60, connect=10)
@@ -126,7 +127,8 @@ class Client:
         if response is None or response.status_code != 200:
             self._note_error(answer, response)
             return
-        answer.id, answer.status = str(response.json()["id"]), 200
+        answer.id = str(response.json()["id"])
+        _note_head(answer, response)
         job = Background(answer, [str(response.json()["status"])])
         self._load.backgrounds.append(job)
         await self._follow(job, key)
@@ -139,7 +141,7 @@ class Client:
             response = await self._request("GET", f"/v1/responses/{job.answer.id}", key)
             if response is None or response.status_code in (502, 503, 504):
                 continue
-            status = str(response.json().get("status", f"HTTP {response.status_code}"))
+            status, job.answer.ended_at = str(response.json().get("status", response.status_code)), time.time()
             if status != job.statuses[-1]:
                 job.statuses.append(status)
             if status == "completed":
@@ -173,13 +175,14 @@ class Client:
         try:
             response = await self._http.send(request, stream=True)
             try:
-                answer.status = response.status_code
+                _note_head(answer, response)
                 async for chunk in response.aiter_raw():
                     data += chunk
             finally:
                 await response.aclose()
         except httpx.TransportError as error:
             is_cut, answer.error = True, type(error).__name__
+        answer.ended_at = time.time()
         if answer.status == 200:
             self._read(client, answer, bytes(data), response.headers, stream=stream, is_cut=is_cut)
         else:
@@ -218,3 +221,12 @@ class Client:
         if response is not None:
             answer.status, answer.outcome = response.status_code, "error"
             answer.error = json.dumps(response.text[:300])
+
+
+def _note_head(answer: Answer, response: httpx.Response) -> None:
+    """Record status, exchange and gateway of a response."""
+    answer.status = response.status_code
+    answer.exchange, answer.gateway = (
+        response.headers.get("toolwire-exchange", ""),
+        response.headers.get(GATEWAY_HEADER, ""),
+    )

@@ -29,6 +29,8 @@ class Monkey:
     adoptions: AdoptionWatch
     log: Callable[[str], None]
     actions: list[str] = field(default_factory=list)
+    kills: list[tuple[str, float]] = field(default_factory=list)
+    """The addresses of gateways that were killed, and when."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _repairs: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
@@ -78,6 +80,8 @@ class Monkey:
         if (node := self._choose(chance, [*self.cluster.gateways])) is not None:
             self._note(f"kill {node.name}")
             node.kill()
+            address = self.cluster.gateway_roots[self.cluster.gateways.index(node)].removeprefix("http://")
+            self.kills.append((address, time.time()))
             self._restart_later(node, chance.uniform(0.5, 3))
 
     def _kill_worker(self, chance: random.Random) -> None:

@@ -27,6 +27,12 @@ class Answer:
     """The tags of the responses that it continues, in order."""
     conversation: str = ""
     error: str = ""
+    exchange: str = ""
+    """The id of the exchange, which is that of its reservation."""
+    gateway: str = ""
+    """The address of the gateway that served it."""
+    ended_at: float = 0.0
+    """The time of its end, in seconds since the epoch."""
 
 
 @dataclass
@@ -123,8 +129,10 @@ class Evidence:
     reads: int = 0
     """The number of times that an acknowledged response was read or continued at the end."""
     ledger: list[LedgerRow] = field(default_factory=list)
-    unsettled: list[tuple[str, int]] = field(default_factory=list)
-    """Key and nanodollars of reservations without an end."""
+    unsettled: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Key and nanodollars of reservations without an end, by exchange."""
+    kills: list[tuple[str, float]] = field(default_factory=list)
+    """The addresses of gateways that were killed, and when."""
     listed_unsettled: int = 0
     """The number of them that `toolwire usage` lists."""
     logs: dict[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 
 POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
@@ -87,6 +88,15 @@ class PostgresServer:
         )
         if result.returncode != 0:
             raise RuntimeError(f"{program} failed: {result.stderr.strip()}")
+
+
+async def cut_connections(url: str) -> None:
+    """End all sessions of toolwire, as an administrator or a failover does."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'toolwire' AND datname = current_database()"
+        )
 
 
 def _free_port() -> int:

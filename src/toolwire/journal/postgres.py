@@ -151,10 +151,12 @@ class PostgresConnection:
         try:
             yield
         except psycopg.Error as error:
+            failure = postgres_unusable(error, self._url)
             if self._connection is not None and (self._connection.broken or self._connection.closed):
                 self._connection.close()
                 self._connection = None
-            raise postgres_unusable(error, self._url) from None
+                failure.lost = True
+            raise failure from None
 
 
 def migrate(connection: "psycopg.Connection[Any]", schema: PostgresSchema) -> None:

@@ -39,14 +39,16 @@ class DatabaseSchema(Struct, frozen=True):
 class DatabaseUnusable(ToolwireError):
     """A database file can't be used.
 
-    `advice` says how to fix it. `busy` means that another process holds a lock, so a retry may succeed.
+    `advice` says how to fix it. `busy` means that another process holds a lock, so a retry may succeed. `lost` means
+    that the connection to a server broke: a new one may work, and a write may have taken effect.
     """
 
-    def __init__(self, reason: str, advice: str = "", *, busy: bool = False) -> None:
+    def __init__(self, reason: str, advice: str = "", *, busy: bool = False, lost: bool = False) -> None:
         super().__init__(f"{reason}; {advice}" if advice else reason)
         self.reason = reason
         self.advice = advice
         self.busy = busy
+        self.lost = lost
 
 
 def prepare_database(path: Path, schema: DatabaseSchema) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.support.deadlines import wait_until_async
 from tests.support.gateway.in_process import PROTOCOL_NAMES, RunningGateway, run_async, run_gateway
-from tests.support.postgres import POSTGRES
+from tests.support.postgres import POSTGRES, PostgresServer, cut_connections
 from tests.support.servers.http_responses import CHAT_BODY_WITHOUT_USAGE, CHAT_RESPONSE, http_response
 from tests.support.servers.upstream import Handler, StalledUpstream, read_http_request, serve_upstream
 from toolwire.cli import main
@@ -86,7 +86,7 @@ def test_first_request_of_a_minute_may_exceed_its_tokens(ledger: UsageLedger) ->
 )
 def test_money_is_reserved_and_settled(ledger: UsageLedger, limit: str, earlier: str, retry_after: float) -> None:
     section = replace(KEY, **{limit: 1.0})
-    ledger.add([row(cents=40, day=earlier), row(cents=900, day="2026-10-31"), row(cents=900, owner="bob")])
+    ledger.add("b1", [row(cents=40, day=earlier), row(cents=900, day="2026-10-31"), row(cents=900, owner="bob")])
     ledger.reserve(section, first := reservation("a", cents=50))
     with pytest.raises(LimitExceeded, match=rf"\$1 \({limit}\): \$0.4000 are spent and \$0.5000 reserved") as caught:
         ledger.reserve(section, reservation("b", cents=20))
@@ -113,6 +113,20 @@ def test_reservation_of_a_killed_gateway_counts_and_is_listed(ledger: UsageLedge
     assert [one.id for one in ledger.unsettled()] == ["a"]
     with pytest.raises(LimitExceeded, match=r"\$0.9900 reserved"):
         ledger.reserve(replace(KEY, dollars_per_month=1.0), reservation("b", cents=2))
+
+
+def test_repeated_writes_count_once(ledger: UsageLedger) -> None:
+    """The answer to a commit may be lost, so that a write is repeated although it took effect."""
+    section = replace(KEY, dollars_per_day=1.0, tokens_per_minute=1000)
+    for _ in range(2):
+        ledger.reserve(section, reservation("a", cents=60, tokens=600))
+    for _ in range(2):
+        ledger.settle(reservation("a", cents=60, tokens=600), 500, [row(cents=50)])
+        ledger.add("batch", [row(cents=20)])
+    assert [(used.requests, used.nanodollars) for used in ledger.usage_since("2026-11-17")] == [(2, 70 * CENT)]
+    with pytest.raises(LimitExceeded, match="500 are used or reserved"):
+        ledger.reserve(section, reservation("b", tokens=501))
+    ledger.reserve(section, reservation("c", tokens=500))
 
 
 # ---- in the gateway
@@ -250,6 +264,44 @@ def test_refused_request_costs_nothing() -> None:
     run_async(work())
 
 
+@pytest.mark.postgres
+def test_requests_that_end_while_the_database_is_down_are_booked_later(private_postgres: PostgresServer) -> None:
+    async def work() -> None:
+        upstream = StalledUpstream()
+        state = f'[state]\nurl = "{private_postgres.url}"\n[server]\nseal_keys = ["a shared key"]\n'
+        async with run_limited("dollars_per_day = 100\n", upstream, PRICES + state) as gateway:
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+            answer = await gateway.post("/v1/chat/completions", json.dumps(body).encode(), x_api_key=SECRET)
+            await answer.next()
+            await asyncio.to_thread(private_postgres.stop, "immediate")
+            upstream.released.set()
+            await answer.read(100_000)
+            refused = await gateway.send_question("openai-chat", x_api_key=SECRET)
+            assert refused.status == 503
+            await asyncio.to_thread(private_postgres.start)
+            ledger = UsageLedger(PostgresLedgerDatabase(private_postgres.url))
+            await wait_until_async(lambda: ledger.usage_since("2026-01-01"))
+            assert ledger.unsettled(0) == []
+            ledger.close()
+
+    run_async(work())
+
+
+@pytest.mark.postgres
+def test_connection_that_was_cut_refuses_no_request(postgres_url: str) -> None:
+    async def work() -> None:
+        state = f'[state]\nurl = "{postgres_url}"\n[server]\nseal_keys = ["a shared key"]\n'
+        async with run_limited("dollars_per_day = 100\n", answers(CHAT_RESPONSE), PRICES + state) as gateway:
+            for requests in (1, 2):
+                answer = await gateway.send_question("openai-responses", x_api_key=SECRET)
+                assert (answer.status, bool(await answer.read(100_000))) == (200, True)
+                assert await spent_cents(gateway, requests) > 0
+                await cut_connections(postgres_url)
+            assert (await gateway.send_question("openai-responses", x_api_key=SECRET)).status == 200
+
+    run_async(work())
+
+
 # ---- the command
 
 
@@ -264,8 +316,8 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
         "input_tokens": 1500,
         "output_tokens": 20,
     }
-    ledger.add([UsageRow(day="2999-01-01", owner="alice", nanodollars=50 * CENT, **used)])
-    ledger.add([UsageRow(day="2999-01-02", owner="", unpriced=1, **used | {"model": "local"})])
+    ledger.add("b1", [UsageRow(day="2999-01-01", owner="alice", nanodollars=50 * CENT, **used)])
+    ledger.add("b2", [UsageRow(day="2999-01-02", owner="", unpriced=1, **used | {"model": "local"})])
     ledger.reserve(replace(KEY, dollars_per_day=1.0), reservation("ex_1", cents=3, at=1.0))
     ledger.close()
 

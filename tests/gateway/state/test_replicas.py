@@ -11,11 +11,12 @@ import psycopg
 import pytest
 
 from tests.support.bodies.minimal import anthropic_response
+from tests.support.deadlines import wait_until_async
 from tests.support.gateway.in_process import RunningGateway, one_provider_config, run_async, run_gateway
 from tests.support.gateway.state_store import AMPLE_BOUNDS, response_row
-from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.postgres import PostgresServer, cut_connections
 from tests.support.servers.http_responses import http_response
-from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from tests.support.servers.upstream import ScriptedUpstream, StalledUpstream, serve_upstream
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.gateway.server.launch import make_shared_resources
 from toolwire.gateway.state.postgres_store import PostgresStateStore
@@ -143,19 +144,11 @@ async def blocked_writes(observer: "psycopg.AsyncConnection[Any]") -> bool:
     return await cursor.fetchone() is not None
 
 
-@pytest.fixture
-def private_server(postgres_server: PostgresServer) -> Any:
-    """A server that the test may stop."""
-    del postgres_server  # skips the test where there are no programs
-    with run_postgres() as server:
-        yield server
-
-
-def test_gateway_serves_what_it_can_without_its_database(private_server: PostgresServer) -> None:
+def test_gateway_serves_what_it_can_without_its_database(private_postgres: PostgresServer) -> None:
     async def work() -> None:
-        async with two_replicas(private_server.url) as (first, second, _):
+        async with two_replicas(private_postgres.url) as (first, second, _):
             _, began, _ = await post(first, "/v1/responses", input="one", store=True)
-            await asyncio.to_thread(private_server.stop, "immediate")
+            await asyncio.to_thread(private_postgres.stop, "immediate")
             chat = [{"role": "user", "content": "hello"}]
             for gateway in (first, second):
                 status, body, _ = await post(gateway, "/v1/responses", input="x", previous_response_id=began["id"])
@@ -163,12 +156,48 @@ def test_gateway_serves_what_it_can_without_its_database(private_server: Postgre
                 assert "state is unavailable" in body["error"]["message"]
                 assert (await post(gateway, "/v1/chat/completions", messages=chat))[0] == 200
                 assert json.loads((await gateway.get("/healthz"))[1])["status"] == "degraded"
-            await asyncio.to_thread(private_server.start)
+            await asyncio.to_thread(private_postgres.start)
             for gateway in (first, second):
                 while (await gateway.get("/healthz"))[1] != b'{"status":"ok"}':  # noqa: ASYNC110 - asking tries the store
                     await asyncio.sleep(0.05)
                 status, body, _ = await post(gateway, "/v1/responses", input="x", previous_response_id=began["id"])
                 assert status == 200, body
+
+    run_async(work())
+
+
+def test_connections_that_were_cut_refuse_no_request(postgres_url: str) -> None:
+    async def work() -> None:
+        async with two_replicas(postgres_url) as (first, second, _):
+            _, began, _ = await post(first, "/v1/responses", input="one", store=True)
+            for gateway in (first, second, second, first):
+                await cut_connections(postgres_url)
+                status, body, _ = await post(gateway, "/v1/responses", input="x", previous_response_id=began["id"])
+                assert status == 200, body
+                assert (await gateway.get(f"/v1/responses/{body['id']}"))[0] == 200
+
+    run_async(work())
+
+
+def test_background_response_that_ends_during_an_outage_is_stored_after_it(private_postgres: PostgresServer) -> None:
+    async def work() -> None:
+        upstream = StalledUpstream()
+        async with serve_upstream(upstream) as origin:
+            state = f'[state]\nurl = "{private_postgres.url}"\n'
+            async with run_gateway(one_provider_config(origin, extra_config=KEYS + state)) as gateway:
+                _, began, _ = await post(gateway, "/v1/responses", input="one", background=True, stream=False)
+                (job,) = gateway.gateway.app._dispatcher.services.conversation_state.background_jobs._jobs.values()
+                await wait_until_async(lambda: job.source is not None)
+                await asyncio.to_thread(private_postgres.stop, "immediate")
+                assert (await post(gateway, "/v1/responses", input="two", previous_response_id="resp_1"))[0] == 503
+                upstream.released.set()
+                await wait_until_async(lambda: job.frame_log.finished)
+                await asyncio.to_thread(private_postgres.start)
+                task = job.task
+                assert task is not None
+                await task
+                status, found = await gateway.get(f"/v1/responses/{began['id']}")
+                assert (status, json.loads(found)["status"]) == (200, "completed")
 
     run_async(work())
 

@@ -13,6 +13,8 @@ from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.paths import ROOT
 from toolwire.gateway.providers.discovery import open_listener
 
+GATEWAY_HEADER = "x-gateway"
+"""The header of responses that names the gateway, only in tests."""
 _SERVER = re.compile(r"^ +server gateway-\d+:4000 (.*);\n", re.MULTILINE)
 _TEMPORARY_FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
@@ -47,6 +49,7 @@ def _adapt_config(config: str, folder: Path, port: int, gateways: Sequence[str])
     servers = "".join(f"    server {address} {found[1]};\n" for address in gateways)
     config = config[: found.start()] + servers + _SERVER.sub("", config[found.start() :])
     config = config.replace("listen 4000", f"listen 127.0.0.1:{port}")
+    config = config.replace("proxy_pass", f"add_header {GATEWAY_HEADER} $upstream_addr always;\n      proxy_pass", 1)
     folders = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in _TEMPORARY_FOLDERS)
     config = config.replace("http {", f"http {{\naccess_log off;\n{folders}", 1)
     return f"daemon off;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n{config}"

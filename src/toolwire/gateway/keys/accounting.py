@@ -1,11 +1,14 @@
 """Accounting of requests: reserve the most that a key's request can use, and record its usage when it ends.
 
-Usage without a reservation is recorded once a second, in a thread, so that requests do not wait for it.
+Usage without a reservation is recorded once a second, in a thread, so that requests do not wait for it. While the
+database is unavailable, usage is queued, and tried again every second.
 """
 
 import asyncio
 import contextlib
+import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -32,6 +35,8 @@ _LIMIT_ROWS = 10_000
 
 Usage of further pairs is not counted.
 """
+_LIMIT_SETTLEMENTS = 100_000
+"""Maximum number of requests that are settled later; the reservations of others stay."""
 
 _DEFAULT_OUTPUT = 8192
 """Output tokens to reserve if neither the request nor the model has a limit."""
@@ -66,6 +71,33 @@ class FinishedRequest(Struct, frozen=True):
         )
 
 
+class _Settlement(Struct, frozen=True):
+    """The end of a reservation, and the usage of its request."""
+
+    reservation: Reservation
+    tokens: int
+    rows: tuple[UsageRow, ...]
+
+
+class _UsageBatch:
+    """Usage without a reservation, which is added once, also if the database lost the answer to the first attempt."""
+
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(16)
+        self._rows: dict[tuple[str, str, str, str], UsageRow] = {}
+
+    @property
+    def rows(self) -> list[UsageRow]:
+        """The usage of each day, key and model."""
+        return list(self._rows.values())
+
+    def add(self, row: UsageRow) -> None:
+        """Add the usage of a request."""
+        rows, key = self._rows, (row.day, row.owner, row.provider, row.model)
+        if key in rows or len(rows) < _LIMIT_ROWS:
+            rows[key] = _add_rows(rows[key], row) if key in rows else row
+
+
 class Accounting:
     """Reserves and books the usage of requests, in a thread of its own."""
 
@@ -86,8 +118,11 @@ class Accounting:
         self._thread = ThreadPoolExecutor(1, "toolwire-usage")
         self._finished: list[FinishedRequest] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
         self._last_error = ""
-        self._unbooked: dict[tuple[str, str, str, str], UsageRow] = {}
+        self._batch = _UsageBatch()
+        self._tried_batch: _UsageBatch | None = None
+        self._settlements: deque[_Settlement] = deque()
 
     async def reserve(
         self, id: str, key: ClientKey, request: Request, backends: Sequence[Backend], body: bytes
@@ -137,7 +172,14 @@ class Accounting:
             nanodollars=nanodollars,
             tokens=tokens,
         )
-        self._ledger.reserve(key.section, reservation)
+        try:
+            self._ledger.reserve(key.section, reservation)
+        except DatabaseUnusable as error:
+            if not error.lost:
+                raise
+            self._settlements.append(_Settlement(reservation, 0, ()))  # it may be stored nevertheless
+            self._ledger.reserve(key.section, reservation)  # on a new connection
+            self._settlements.pop()
         return reservation
 
     def book(self, finished: FinishedRequest, reservation: Reservation | None = None) -> None:
@@ -147,7 +189,11 @@ class Accounting:
             self._submit(self._settle, finished, reservation, loop)
             return
         self._finished.append(finished)
-        if self._timer is None:
+        self._schedule_flush(loop)
+
+    def _schedule_flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Record what is queued a second later."""
+        if self._timer is None and not self._closed:
             self._timer = loop.call_later(_FLUSH_INTERVAL, self._flush, loop)
 
     def _flush(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -166,34 +212,44 @@ class Accounting:
     def _settle(
         self, finished: FinishedRequest, reservation: Reservation, loop: asyncio.AbstractEventLoop | None
     ) -> None:
-        """Settle a reservation; if that fails, it continues to count."""
+        """Settle a reservation; until that succeeds, it continues to count."""
         row = finished.to_row(self._price(finished))
         tokens = row.input_tokens + row.output_tokens
         if finished.is_interrupted:  # the provider charges for more than it reported
             row = replace(row, nanodollars=max(row.nanodollars, reservation.nanodollars))
             tokens = max(tokens, reservation.tokens)
-        try:
-            self._ledger.settle(reservation, tokens, [row])
-        except DatabaseUnusable as error:
-            self._report(error)
-        else:
-            self._publish([row], loop)
+        if len(self._settlements) < _LIMIT_SETTLEMENTS:
+            self._settlements.append(_Settlement(reservation, tokens, (row,)))
+        self._record(loop)
 
     def _add(self, finished: list[FinishedRequest], loop: asyncio.AbstractEventLoop | None) -> None:
-        """Add the usage of requests; if that fails, retry with the next batch."""
-        rows = self._unbooked
+        """Add the usage of requests."""
         for request in finished:
-            row = request.to_row(self._price(request))
-            key = (row.day, row.owner, row.provider, row.model)
-            if key in rows or len(rows) < _LIMIT_ROWS:
-                rows[key] = _add_rows(rows[key], row) if key in rows else row
+            self._batch.add(request.to_row(self._price(request)))
+        self._record(loop)
+
+    def _record(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Record what is queued; if that fails, try again a second later."""
         try:
-            self._ledger.add(rows.values())
+            while self._settlements:
+                settlement = self._settlements[0]
+                self._ledger.settle(settlement.reservation, settlement.tokens, settlement.rows)
+                self._settlements.popleft()
+                self._publish(settlement.rows, loop)
+            while self._tried_batch is not None or self._batch.rows:
+                if self._tried_batch is None:
+                    self._tried_batch, self._batch = self._batch, _UsageBatch()
+                rows = self._tried_batch.rows
+                self._ledger.add(self._tried_batch.id, rows)
+                self._tried_batch = None
+                self._publish(rows, loop)
         except DatabaseUnusable as error:
             self._report(error)
-            return
-        self._unbooked, self._last_error = {}, ""
-        self._publish(rows.values(), loop)
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self._schedule_flush, loop)
+        else:
+            self._last_error = ""
 
     def _publish(self, rows: Iterable[UsageRow], loop: asyncio.AbstractEventLoop | None) -> None:
         """Publish the cost of booked requests on the event loop."""
@@ -214,10 +270,10 @@ class Accounting:
 
     def close(self) -> None:
         """Book what is left, and close the ledger."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._finished or self._unbooked:
-            self._flush()
+        self._flush()
         self._thread.shutdown()
         self._ledger.close()
 

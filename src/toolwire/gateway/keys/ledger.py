@@ -4,6 +4,9 @@ It is a SQLite file for one machine, or PostgreSQL for several. A request of a k
 that it can use, in one transaction with the check of the limits. When it ends, the reservation is settled. The
 reservation of a killed gateway still counts, and is listed as unsettled. Money is in nanodollars, so that sums are
 exact.
+
+Every write may be repeated, as the answer to a commit may be lost: a reservation is settled once, and a batch of usage
+is added once.
 """
 
 import contextlib
@@ -42,11 +45,16 @@ LEDGER_SCHEMA = DatabaseSchema(
             """CREATE TABLE rates (owner TEXT, minute INTEGER, requests INTEGER NOT NULL, tokens INTEGER NOT NULL,
             PRIMARY KEY (owner, minute)) WITHOUT ROWID""",
         ),
+        (
+            "CREATE TABLE usage_batches (id TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID",
+            "CREATE INDEX usage_batches_at ON usage_batches (at)",
+        ),
     ),
     columns={
         "usage": frozenset({"day", "owner", "provider", "model", "requests", "nanodollars", "unpriced"}),
         "reservations": frozenset({"id", "owner", "at", "model", "nanodollars"}),
         "rates": frozenset({"owner", "minute", "requests", "tokens"}),
+        "usage_batches": frozenset({"id", "at"}),
     },
 )
 POSTGRES_SCHEMA = PostgresSchema(
@@ -72,6 +80,10 @@ POSTGRES_SCHEMA = PostgresSchema(
             "CREATE INDEX reservations_owner ON toolwire.reservations (owner, at)",
             """CREATE TABLE toolwire.rates (owner text NOT NULL, minute bigint NOT NULL, requests bigint NOT NULL,
             tokens bigint NOT NULL, PRIMARY KEY (owner, minute))""",
+        ),
+        (
+            "CREATE TABLE toolwire.usage_batches (id text PRIMARY KEY, at double precision NOT NULL)",
+            "CREATE INDEX usage_batches_at ON toolwire.usage_batches (at)",
         ),
     ),
 )
@@ -100,11 +112,15 @@ _DROP_RATES = "DELETE FROM rates WHERE minute < :minute"
 _SELECT_RATE = "SELECT requests, tokens FROM rates WHERE owner = :owner AND minute = :minute"
 _SELECT_SPENT = "SELECT coalesce(sum(nanodollars), 0) FROM usage WHERE owner = :owner AND day >= :since"
 _SELECT_RESERVED = """
-SELECT coalesce(sum(nanodollars), 0), count(*) FROM reservations WHERE owner = :owner AND at >= :since
+SELECT coalesce(sum(nanodollars), 0), count(*) FROM reservations WHERE owner = :owner AND at >= :since AND id <> :id
 """
-_RESERVE = (
-    "INSERT INTO reservations (id, owner, at, model, nanodollars) VALUES (:id, :owner, :at, :model, :nanodollars)"
-)
+_RESERVE = """
+INSERT INTO reservations (id, owner, at, model, nanodollars) VALUES (:id, :owner, :at, :model, :nanodollars)
+ON CONFLICT (id) DO NOTHING
+"""
+_ADD_BATCH = "INSERT INTO usage_batches (id, at) VALUES (:id, :at) ON CONFLICT (id) DO NOTHING"
+_DROP_BATCHES = "DELETE FROM usage_batches WHERE at < :before"
+_BATCH_SECONDS = 86_400.0  # in which a batch may be added again
 _SETTLE = "DELETE FROM reservations WHERE id = :id"
 _SELECT_UNSETTLED = "SELECT id, owner, at, model, nanodollars FROM reservations WHERE at < :before ORDER BY at"
 _SELECT_USAGE = """
@@ -232,29 +248,33 @@ class UsageLedger:
         last dollars could never be spent, as most requests use far less than they reserve.
         """
         with self._database.transaction(reservation.owner) as connection:
+            values = asdict(reservation)
+            del values["tokens"]
+            if connection.execute(_RESERVE, values).rowcount != 1:  # stored by an attempt whose answer was lost
+                return
             _check_rates(connection, section, reservation)
             if section.limits_money:
                 _check_money(connection, section, reservation)
-                values = asdict(reservation)
-                del values["tokens"]
-                connection.execute(_RESERVE, values)
             rate = {"owner": reservation.owner, "minute": reservation.minute}
             connection.execute(_ADD_RATE, {**rate, "requests": 1, "tokens": reservation.tokens})
             connection.execute(_DROP_RATES, {"minute": reservation.minute - 2})
 
     def settle(self, reservation: Reservation, used_tokens: int, rows: Sequence[UsageRow]) -> None:
-        """End a reservation, and add what the request used."""
+        """End a reservation, and add what the request used; without effect if it has ended already."""
         change = used_tokens - reservation.tokens
         rate = {"owner": reservation.owner, "minute": reservation.minute, "requests": 0, "tokens": change}
         with self._database.transaction(reservation.owner) as connection:
-            connection.execute(_SETTLE, {"id": reservation.id})
-            connection.execute(_ADD_RATE, rate)
-            _add_usage(connection, rows)
+            if connection.execute(_SETTLE, {"id": reservation.id}).rowcount == 1:
+                connection.execute(_ADD_RATE, rate)
+                _add_usage(connection, rows)
 
-    def add(self, rows: Iterable[UsageRow]) -> None:
-        """Add usage without a reservation."""
+    def add(self, batch: str, rows: Iterable[UsageRow]) -> None:
+        """Add usage without a reservation; without effect if the batch was added already."""
+        now = self._clock()
         with self._database.transaction() as connection:
-            _add_usage(connection, rows)
+            if connection.execute(_ADD_BATCH, {"id": batch, "at": now}).rowcount == 1:
+                connection.execute(_DROP_BATCHES, {"before": now - _BATCH_SECONDS})
+                _add_usage(connection, rows)
 
     def usage_since(self, day: str) -> list[UsageRow]:
         """Return the usage from a day on."""
@@ -316,7 +336,7 @@ def _check_money(connection: SqlConnection, section: KeySection, reservation: Re
             continue
         values: dict[str, Any] = {"owner": reservation.owner, "since": start.date().isoformat()}
         (spent,) = connection.execute(_SELECT_SPENT, values).fetchone()
-        values["since"] = start.timestamp()
+        values |= {"since": start.timestamp(), "id": reservation.id}
         reserved, others = connection.execute(_SELECT_RESERVED, values).fetchone()
         left = round(limit * 1e9) - int(spent) - int(reserved)
         if left <= 0 or (others and reservation.nanodollars > left):

@@ -196,6 +196,7 @@ _IN_PROGRESS = "in_progress"
 _HEARTBEAT_KIND = "running"
 _HEARTBEAT_INTERVAL = 1.0
 _DEAD_AFTER = 30.0  # seconds without a sign of life
+_STORE_PATIENCE = 600.0  # seconds in which a complete response waits for the state to be available
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -373,7 +374,7 @@ class BackgroundJobs:
             rows = job.sink.take_staged_rows()
         else:
             rows = [job.sink.incomplete_row(job.final_body)]
-        if await self._put_if_wanted(rows + job.frame_log.unstored_rows()):
+        if await self._put_if_wanted(rows + job.frame_log.unstored_rows(), _STORE_PATIENCE):
             job.frame_log.publish_frames()
         else:
             job.frame_log.discard_unpublished()
@@ -410,15 +411,20 @@ class BackgroundJobs:
             if await self._put_if_wanted([job.sink.incomplete_row(body)]):
                 job.queued_body = body
 
-    async def _put_if_wanted(self, rows: list[Row]) -> bool:
+    async def _put_if_wanted(self, rows: list[Row], patience: float = 0.0) -> bool:
         """Store rows, the response's first, unless it was deleted or cancelled; return whether it is wanted.
 
-        A separate check before the write would undo a cancellation that comes between the two.
+        While state is unavailable, try again for `patience` seconds. A separate check before the write would undo a
+        cancellation that comes between the two.
         """
-        try:
-            return await self._store.put_if(rows, is_running)
-        except StateUnavailable:
-            return True
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return await self._store.put_if(rows, is_running)
+            except StateUnavailable:
+                if time.monotonic() >= deadline:
+                    return True
+            await asyncio.sleep(_HEARTBEAT_INTERVAL)
 
     async def _is_wanted(self, sink: ResponseSink) -> bool:
         """Return whether the job's response was neither deleted nor cancelled; True if state is unavailable."""

@@ -2,8 +2,8 @@
 
 1. One thread writes, in order. Rows that arrive meanwhile are written in one transaction. Reads see all rows queued
    before them; they use the thread of the writer, or threads of their own if the database allows it.
-2. A locked database is waited for, up to a timeout that counts from the request. After that, requests fail at once
-   until a write succeeds. After any other error the connection is reopened.
+2. A locked database, or a server that can't be reached, is waited for, up to a timeout that counts from the request.
+   After that, requests fail at once until a write succeeds. After any other error the connection is reopened.
 """
 
 import asyncio
@@ -57,6 +57,7 @@ _MAX_DEPTH = 10_000
 _TOUCH_INTERVAL = 60.0  # seconds after which a row that is read counts as used again
 _REOPEN_INTERVAL = 5.0  # seconds between attempts to open an unusable database
 _POLL_INTERVAL = 0.1
+_RETRY_INTERVAL = 0.1  # seconds between attempts while a server can't be reached
 _STOPPING_REASON = "the gateway is stopping"
 
 T = TypeVar("T")
@@ -280,16 +281,25 @@ class SqlStateStore(StateStore, Generic[C]):
     def _perform_task(self, task: Callable[[C], T], since: float) -> T:
         """Run a task submitted at the time `since`, and return its result; errors roll back.
 
-        An unusable connection is closed.
+        An unusable connection is closed. While a server can't be reached, the task is tried again, so it has to be
+        idempotent.
         """
-        try:
-            connection = self._open_connection()
-            self._set_busy_timeout(connection, 0.0 if self._failure else since + self._busy_timeout - self._clock())
-            return task(connection)
-        except DatabaseUnusable as error:
-            raise self._handle_failure(error) from None
-        except sqlite3.Error as error:
-            raise self._handle_failure(database_unusable(error)) from None
+        was_available = self._failure is None
+        while True:
+            try:
+                connection = self._open_connection()
+                self._set_busy_timeout(connection, 0.0 if self._failure else since + self._busy_timeout - self._clock())
+                return task(connection)
+            except DatabaseUnusable as error:
+                if not (self.is_shared and was_available and error.busy and self._is_in_time(since)):
+                    raise self._handle_failure(error) from None
+            except sqlite3.Error as error:
+                raise self._handle_failure(database_unusable(error)) from None
+            time.sleep(_RETRY_INTERVAL)
+
+    def _is_in_time(self, since: float) -> bool:
+        """Return whether a task submitted at the time `since` may wait longer."""
+        return not self._closed and self._clock() - since < self._busy_timeout
 
     def _open_connection(self) -> C:
         """Return the connection of this thread, opening it if needed; after a failure, not too often."""
@@ -378,7 +388,9 @@ class SqlStateStore(StateStore, Generic[C]):
         with self._transaction(connection):
             self._lock_row(connection, first)
             found = connection.execute(_SELECT_BODY, values).fetchone()
-            if accepted := accepts(None if found is None else found[0]):
+            body = None if found is None else found[0]
+            # The answer to a first attempt may have been lost.
+            if accepted := body == first.body or accepts(body):
                 self._write_rows(connection, rows)
         self._note_written(rows if accepted else ())
         return accepted
