@@ -13,6 +13,7 @@ SECTIONS: dict[str, Any] = {
     "[server]": sections.ServerSection,
     "[keys.NAME]": sections.KeySection,
     "[providers.NAME]": sections.ProviderSection,
+    "[providers.NAME.api_key]": sections.KeyCommandSection,
     "[[routes]]": sections.RouteSection,
     "[[routes.backends]]": sections.BackendSection,
     '[models."NAME"]': ModelInfo,

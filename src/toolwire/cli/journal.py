@@ -195,9 +195,8 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 def open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
     """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input():
-        from toolwire.gateway.config import build_providers, configured_secrets, journal_location, load_config
+        from toolwire.gateway.config import build_providers, build_redactor, journal_location, load_config
         from toolwire.gateway.providers.discovery import discover_providers
-        from toolwire.journal.redaction import Redactor
         from toolwire.journal.store import open_existing_store
 
         config = load_config(config_path).config
@@ -205,7 +204,7 @@ def open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple[
         providers = list(build_providers(config).values())
         providers += discover_providers(os.environ).values()
         try:
-            yield store, config, Redactor(configured_secrets(config, providers))
+            yield store, config, build_redactor(config, providers)
         finally:
             store.close()
 

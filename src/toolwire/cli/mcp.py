@@ -293,11 +293,10 @@ async def _run_server(
 
 def _build_redactor(config: "Config") -> "Redactor":
     """Return a redactor of the configured secrets."""
-    from toolwire.gateway.config import configured_secrets
+    from toolwire.gateway.config import build_redactor
     from toolwire.gateway.providers.discovery import configured_providers
-    from toolwire.journal.redaction import Redactor
 
-    return Redactor(configured_secrets(config, configured_providers(config).values()))
+    return build_redactor(config, configured_providers(config).values())
 
 
 @contextlib.contextmanager

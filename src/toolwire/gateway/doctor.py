@@ -21,6 +21,7 @@ from toolwire.journal.run_database import POSTGRES_SCHEMA as POSTGRES_RUNS
 from toolwire.journal.run_database import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL
+from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.models.catalog import fetch_entry
 from toolwire.upstream.models.listings import read_entry, read_list
 from toolwire.upstream.models.model_lists import list_request
@@ -228,8 +229,8 @@ def group_by_key(providers: Iterable[Provider]) -> list[list[Provider]]:
     """Group providers that share server, key and model list, so that each group is checked once."""
     groups: dict[object, list[Provider]] = {}
     for provider in providers:
-        is_single = provider.address is not None or provider.unavailable_reason is not None
-        key = provider.name if is_single else list_request(provider)
+        is_alone = provider.key_command or provider.client_credential or provider.unavailable_reason or provider.address
+        key = list_request(provider) if is_alone is None else provider.name
         groups.setdefault(key, []).append(provider)
     return list(groups.values())
 
@@ -252,29 +253,45 @@ async def _check_provider(group: list[Provider], variable: str | None, transport
     provider = group[0]
     if provider.unavailable_reason is not None:
         return Finding(provider.name, provider.unavailable_reason, "set it, or remove the provider")
-    key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
+    key = _describe_key(provider, variable)
     name, location = ", ".join(one.name for one in group), f"{provider.base_url}, {key}"
-    if provider.address is not None:
-        return Finding(name, f"{location}: not checked, as {provider.profile(None).title} has no list of models here")
-    origin, head = list_request(provider)
+    if provider.client_credential is not None:
+        return Finding(name, f"{location}: not checked, as only clients have it")
     try:
+        authorized = await provider.with_current_key()
+        if provider.address is not None:
+            title = provider.profile(None).title
+            return Finding(name, f"{location}: not checked, as {title} has no list of models here")
+        origin, head = list_request(authorized)
         response = await transport.send(origin, head, None, read_timeout=timeout, connect_timeout=timeout)
         status, listing = response.status, await response.read(_LIMIT_MODEL_LIST)
     except TransportError as error:
         return Finding(name, f"{location}: {error}", "check base_url and your network connection")
+    except KeyCommandError as error:
+        return Finding(name, f"{location}: {error}", "run it in a terminal to see its errors")
     if status in (401, 403):
         key_setting = f"providers.{provider.name}.api_key" if variable is None else variable
-        return Finding(name, f"{location}: key rejected ({status})", f"set {key_setting} to a valid key")
+        advice = f"set {key_setting} to a valid key" if provider.key_command is None else "run it in a terminal"
+        return Finding(name, f"{location}: key rejected ({status})", advice)
     if status in (404, 405):
         return Finding(name, f"{location}: reachable, but has no model list")
     if status >= 300:
         advice = "redirects are not followed: set base_url to the final address" if status < 400 else "try again later"
         return Finding(name, f"{location}: status {status}", advice)
     caveat = " (its model list is public: the key was not checked)" if provider.protocol in _PUBLIC_MODEL_LISTS else ""
-    detail = f"{location}: reachable{caveat if provider.api_key else ''}"
+    detail = f"{location}: reachable{caveat if provider.has_key else ''}"
     if provider.protocol == "ollama":
         detail += await _describe_ollama(provider, listing, transport, timeout)
     return Finding(name, detail)
+
+
+def _describe_key(provider: Provider, variable: str | None) -> str:
+    """Return where the key of a provider comes from."""
+    if provider.key_command is not None:
+        return f"key from the command {provider.key_command.program!r}"
+    if provider.client_credential is not None:
+        return f"key of the client, from the header {provider.client_credential!r}"
+    return "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
 
 
 async def _describe_ollama(provider: Provider, listing: bytes, transport: Transport, timeout: float) -> str:

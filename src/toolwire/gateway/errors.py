@@ -92,7 +92,10 @@ def provider_error(provider: Provider, kind: ErrorKind, reason: str) -> ApiError
 
 def unavailable_error(provider: Provider, reason: str) -> ApiError:
     """Build the error for a provider that its configuration makes unusable; clients should not retry it."""
-    return ApiError(kind="permission", message=f"{provider.name} can't be used: {reason}", status=403)
+    message = f"{provider.name} can't be used: {reason}"
+    if provider.client_credential is not None:
+        return ApiError(kind="authentication", message=message, status=401)
+    return ApiError(kind="permission", message=message, status=403)
 
 
 def invalid_response_error(provider: Provider, error: DecodeError) -> ApiError:

@@ -22,7 +22,7 @@ from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.interface import Codec, ResponseContext, Target
 from toolwire.gateway.backend_prices import BackendPrices
-from toolwire.gateway.config import Config, configured_secrets
+from toolwire.gateway.config import Config, build_redactor
 from toolwire.gateway.emulation.prompted_tools import prompting_dialect, refuses_tools, text_recovery
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.backend_facts import known_backend, look_up_backend
@@ -37,7 +37,6 @@ from toolwire.gateway.providers.discovery import embedded_simulator, resolve_pro
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.signatures import SignatureObserver
 from toolwire.gateway.state.store_file import open_store
-from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed, ProviderAccess
 from toolwire.runtime.search.deferred_tools import native_search
@@ -261,7 +260,7 @@ async def open_model(
         conversation_state = ConversationState(
             open_store(config.state, environment), config.limits.streams, config.limits.answer
         )
-        redactor = Redactor(configured_secrets(config, providers.values()))
+        redactor = build_redactor(config, providers.values())
         dispatcher = Dispatcher(
             router,
             Transport(),

@@ -1,6 +1,7 @@
 """Redact secrets: known values in any encoding, and text that looks like a key."""
 
 import json
+import threading
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
@@ -14,6 +15,8 @@ REDACTED = "[removed]"
 # Shorter values are placeholders such as `none`, and occur in ordinary text.
 MIN_SECRET_LENGTH = 8
 MAX_CACHED_LOSSES = 100
+MAX_ADDED_SECRETS = 256
+"""Secrets that are added later and known at the same time; the one that was used least recently is forgotten first."""
 
 
 def redact_credentials(data: bytes) -> bytes:
@@ -30,26 +33,48 @@ def redact_credentials(data: bytes) -> bytes:
     return b"".join((*pieces, data[last:]))
 
 
+def _encodings(secret: str) -> set[bytes]:
+    """Return the encodings in which a secret may occur; none for a short one."""
+    if len(secret) < MIN_SECRET_LENGTH:
+        return set()
+    escaped = json.dumps(secret)[1:-1]
+    texts = (
+        secret,
+        escaped,
+        escaped.replace("/", r"\/"),  # PHP escapes slashes in JSON
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret, safe=""),
+        quote_plus(secret),
+    )
+    return {text.encode() for text in texts}
+
+
 class Redactor:
     """Redacts known secrets in plain, JSON and URL encoding, and text that looks like a key."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        encoded_secrets = {
-            encoded.encode()
-            for secret in secrets
-            if len(secret) >= MIN_SECRET_LENGTH
-            for encoded in (
-                secret,
-                json.dumps(secret)[1:-1],
-                json.dumps(secret)[1:-1].replace("/", r"\/"),  # PHP escapes slashes in JSON
-                json.dumps(secret, ensure_ascii=False)[1:-1],
-                quote(secret, safe=""),
-                quote_plus(secret),
-            )
-        }
-        self._secrets = sorted(encoded_secrets, key=len, reverse=True)  # longest first: one may begin with another
+        self._configured = set[bytes]().union(*map(_encodings, secrets))
+        self._added: dict[str, set[bytes]] = {}
+        self._lock = threading.Lock()
         self._text_cache: dict[str, str] = {}
         self._last_losses: list[Loss] = []  # consecutive exchanges often have the same losses
+        self._collect()
+
+    def add_secret(self, secret: str) -> None:
+        """Redact another secret from now on: a key that a command printed, or a credential of a client."""
+        with self._lock:
+            known = self._added.pop(secret, None)
+            self._added[secret] = _encodings(secret) if known is None else known
+            if known is not None:
+                return
+            if len(self._added) > MAX_ADDED_SECRETS:
+                del self._added[next(iter(self._added))]
+            self._collect()
+
+    def _collect(self) -> None:
+        """Collect the encodings of all secrets, the longest first: one may begin with another."""
+        self._secrets = sorted(self._configured.union(*self._added.values()), key=len, reverse=True)
+        self._text_cache, self._last_losses = {}, []
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return encoded text with its secrets replaced."""

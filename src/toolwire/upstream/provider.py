@@ -13,6 +13,7 @@ from toolwire.codec.hosts.profile import AddressFacts, HostProfile
 from toolwire.codec.hosts.registry import default_profile, recognize_host
 from toolwire.codec.interface import TextRecovery
 from toolwire.codec.surface import Surface
+from toolwire.upstream.key_command import KeyCommand
 from toolwire.upstream.network import DIRECT, NetworkSettings
 
 _VERSION_SEGMENT = re.compile(r"v\d+(?:(?:alpha|beta)\d*)?")
@@ -53,6 +54,10 @@ class Provider(Struct, frozen=True, kw_only=True):
     protocol: str
     base_url: str
     api_key: str | None = None
+    # Prints the key, if it expires; `with_current_key` sets it.
+    key_command: KeyCommand | None = None
+    # The header in which clients send their own credential for this provider.
+    client_credential: str | None = None
     # Seconds that the provider may send nothing.
     timeout: float = 600
     connect_timeout: float = 10
@@ -102,6 +107,15 @@ class Provider(Struct, frozen=True, kw_only=True):
         calls = tool_call_parser or self.tool_call_parser or default
         reasoning = reasoning_parser or self.reasoning_parser or default
         return None if calls == reasoning == "off" else TextRecovery(tool_calls=calls, reasoning=reasoning, model=model)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether requests carry a key, wherever it comes from."""
+        return any(source is not None for source in (self.api_key, self.key_command, self.client_credential))
+
+    async def with_current_key(self) -> "Provider":
+        """Return the provider with the key that its command prints, if it has one; raise `KeyCommandError`."""
+        return self if self.key_command is None else replace(self, api_key=await self.key_command.current_key())
 
     def profile(self, model: str | None) -> HostProfile:
         """Return the configured host profile, or the one for the host name, or else for protocol and model."""

@@ -15,7 +15,7 @@ from toolwire.canonical.content import Media, Message, Part, Text
 from toolwire.cli.output.run_output import format_usage, strip_controls, truncate_line
 from toolwire.cli.output.terminal import Column, Style, Table, diff_style, print_line, terminal_width
 from toolwire.codec.encoding.media import image_size
-from toolwire.gateway.config import Config, configured_secrets
+from toolwire.gateway.config import Config, build_redactor
 from toolwire.gateway.providers.discovery import configured_providers
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStore, StoredRun, decode_stored
@@ -85,7 +85,7 @@ def message_text(message: Message) -> str:
 
 def _build_redactor(config: Config) -> Redactor:
     """Return a redactor of the configured secrets."""
-    return Redactor(tuple(configured_secrets(config, configured_providers(config).values())))
+    return build_redactor(config, configured_providers(config).values())
 
 
 def load_report(runs: RunStore, config: Config, run: str) -> RunReport:

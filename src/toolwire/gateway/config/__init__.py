@@ -10,7 +10,7 @@ from toolwire.gateway.config.paths import (
     state_directory,
     user_file,
 )
-from toolwire.gateway.config.providers import build_providers, configured_secrets
+from toolwire.gateway.config.providers import build_providers, build_redactor, configured_secrets
 from toolwire.gateway.config.reading import override_journal, override_server, parse_config, read_config
 from toolwire.gateway.config.sections import (
     BackendSection,
@@ -19,6 +19,7 @@ from toolwire.gateway.config.sections import (
     Config,
     ConsoleSection,
     JournalSection,
+    KeyCommandSection,
     KeySection,
     LimitsSection,
     PolicySection,
@@ -40,6 +41,7 @@ __all__ = [
     "ConfigError",
     "ConsoleSection",
     "JournalSection",
+    "KeyCommandSection",
     "KeySection",
     "LimitsSection",
     "LoadedConfig",
@@ -52,6 +54,7 @@ __all__ = [
     "StateSection",
     "ToolsSection",
     "build_providers",
+    "build_redactor",
     "configured_secrets",
     "journal_location",
     "journal_path",

@@ -20,6 +20,7 @@ from toolwire.gateway.config.positions import KeyPath
 from toolwire.gateway.config.sections import (
     BrowserSection,
     Config,
+    KeyCommandSection,
     ProviderSection,
     RouteSection,
     SearchSection,
@@ -38,6 +39,7 @@ from toolwire.upstream.network import DIRECT, NetworkSettings, parse_proxy
 from toolwire.upstream.provider import parse_origin, recognize_url
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_RESERVED_HEADERS = ("host", "connection", "content-length", "content-type", "cookie", "transfer-encoding")
 _SECRET_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _URL_PATH = re.compile(r"/[\x21-\x7e]*")
 
@@ -50,9 +52,10 @@ def check_config(config: Config) -> None:
     for name, section in config.providers.items():
         _check_protocol(section, ("providers", name))
         # With a variable that is not set, the provider can't be used, and its settings can't be checked.
-        if describe_unset(msgspec.structs.asdict(section)) is None:
+        if describe_unset(msgspec.to_builtins(section)) is None:
             _check_provider(section, ("providers", name))
             _check_address(config, section, ("providers", name))
+    _check_client_credentials(config.providers)
     for name, info in config.models.items():
         _check_model(info, ("models", name))
     resolve_aliases(config.aliases)
@@ -117,8 +120,34 @@ def _check_provider(section: ProviderSection, path: KeyPath) -> None:
         raise KeyProblem((*path, "path"), problem)
     _check_parsers(section, path)
     _check_network(section, path)
-    if section.api_key is not None and not section.api_key.isprintable():
+    if isinstance(section.api_key, str) and not section.api_key.isprintable():
         raise KeyProblem((*path, "api_key"), "contains characters that are not allowed in a header")
+    if isinstance(section.api_key, KeyCommandSection) and not "".join(section.api_key.command[:1]):
+        raise KeyProblem((*path, "api_key", "command"), 'expected a program and its arguments: ["PROGRAM", "ARGUMENT"]')
+
+
+def _check_client_credentials(providers: Mapping[str, ProviderSection]) -> None:
+    """Raise `KeyProblem` for a header of client credentials that is unusable, or that could reach another provider."""
+    owners: dict[str, tuple[str, object]] = {}
+    for name, section in providers.items():
+        header, path = section.client_credential, ("providers", name, "client_credential")
+        if header is None:
+            continue
+        if not _HEADER_NAME.fullmatch(header) or header in _RESERVED_HEADERS or header != header.lower():
+            raise KeyProblem(path, f"{header!r} can't carry a key: use authorization, or a name such as x-{name}-key")
+        if section.api_key is not None:
+            raise KeyProblem(path, "can't be combined with api_key: remove one of them")
+        if "authorization" in map(str.lower, section.headers):
+            raise KeyProblem(path, f"providers.{name}.headers sets authorization already; remove one of them")
+        has_origin = section.base_url and variable_name(section.base_url) is None
+        origin = parse_origin(section.base_url) if has_origin else section.base_url
+        address = (origin, section.host, section.region)
+        owner, other = owners.setdefault(header, (name, address))
+        if other != address:
+            problem = (
+                f"providers.{owner} has another address and takes the same header, so it would get these keys, too"
+            )
+            raise KeyProblem(path, f"{problem}: use another header, such as x-{name}-key")
 
 
 def _check_network(section: ProviderSection, path: KeyPath) -> None:

@@ -23,6 +23,8 @@ from toolwire.gateway.config.trust import TrustRecords, sensitive_keys
 HIDDEN = "(hidden)"
 _TRUST_STATES = {"trusted": "trusted", "changed": "changed since you trusted it", "unknown": "not trusted"}
 _SECRET_TABLES = ("headers", "query", "env")
+_PUBLIC_NAMES = ("key_share", "client_credential")
+_SECRET_IN_ARGUMENT = re.compile(f"(?:{SECRET_NAME.pattern})[^=:]*[=:].", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"://[^/?#]*@|[?&][^=&]*(?:key|token|secret|password)[^=&]*=(?!\{|&|$)", re.IGNORECASE)
 
 
@@ -118,12 +120,13 @@ def _is_secret(path: KeyPath, value: Any) -> bool:
     if not isinstance(value, str) or variable_name(value) is not None:
         return False
     names = [part for part in path if isinstance(part, str)]
-    if path[0] == "models" or names[-1] == "key_share":
+    if path[0] == "models" or names[-1] in _PUBLIC_NAMES:
         return False
     return bool(
         SECRET_NAME.search(names[-1])
         or any(name in _SECRET_TABLES for name in names[1:-1])
         or (names[-1] == "args" and SECRET_NAME.search(value))
+        or (names[-1] == "command" and _SECRET_IN_ARGUMENT.search(value))
         or _SECRET_IN_URL.search(value)
         or find_credentials(value.encode())
     )

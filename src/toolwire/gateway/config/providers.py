@@ -10,7 +10,9 @@ import msgspec
 from toolwire.codec.env_references import describe_unset, variable_name
 from toolwire.codec.hosts.custom import HostTables
 from toolwire.gateway.config.checks import locate_provider
-from toolwire.gateway.config.sections import Config, ProviderSection
+from toolwire.gateway.config.sections import Config, KeyCommandSection, ProviderSection
+from toolwire.journal.redaction import Redactor
+from toolwire.upstream.key_command import KeyCommand
 from toolwire.upstream.provider import Provider
 
 SECRET_NAME = re.compile("key|token|secret|password|credential", re.IGNORECASE)
@@ -29,9 +31,12 @@ _UNKNOWN_URL = "http://base-url-not-set.invalid"
 def _build_provider(name: str, section: ProviderSection, hosts: Mapping[str, dict[str, Any]]) -> Provider:
     """Build the provider that a section configures, without the settings whose variables are not set."""
     settings = msgspec.structs.asdict(section)
-    if (reason := describe_unset(settings)) is None:
+    if (reason := describe_unset(msgspec.to_builtins(section))) is None:
         host, base_url = locate_provider(section, HostTables(hosts))
-        return Provider(name=name, **settings | {"host": host, "base_url": base_url})
+        settings |= {"host": host, "base_url": base_url}
+        if isinstance(key := section.api_key, KeyCommandSection):
+            settings |= {"api_key": None, "key_command": KeyCommand(key.command, key.ttl, key.timeout)}
+        return Provider(name=name, **settings)
     return Provider(
         name=name,
         protocol=section.protocol,
@@ -57,3 +62,13 @@ def _configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterat
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
         yield urlsplit(provider.proxy or "").password or ""
+
+
+def build_redactor(config: Config, providers: Iterable[Provider]) -> Redactor:
+    """Build the redactor of all configured secrets, and of the keys that commands will print."""
+    known = tuple(providers)
+    redactor = Redactor(configured_secrets(config, known))
+    for provider in known:
+        if provider.key_command is not None:
+            provider.key_command.observe(redactor.add_secret)
+    return redactor

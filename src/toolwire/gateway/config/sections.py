@@ -61,12 +61,21 @@ class KeySection(Section, frozen=True, kw_only=True):
         return self.dollars_per_day is not None or self.dollars_per_month is not None
 
 
+class KeyCommandSection(Section, frozen=True, kw_only=True):
+    """`api_key = {command = [...]}` of a provider: a program that prints a key which expires; times in seconds."""
+
+    command: tuple[str, ...]
+    ttl: PositiveFloat = 300.0
+    timeout: PositiveFloat = 30.0
+
+
 class ProviderSection(Section, frozen=True, kw_only=True):
     """`[providers.NAME]`: an upstream API, its credentials and its models."""
 
     protocol: str
     base_url: str = ""
-    api_key: str | None = None
+    api_key: str | KeyCommandSection | None = None
+    client_credential: str | None = None
     timeout: PositiveFloat = 600
     connect_timeout: PositiveFloat = 10
     first_byte_timeout: PositiveFloat | None = None

@@ -224,5 +224,5 @@ def _upstream_address(
     own = {name.lower() for name in provider.headers}
     headers = {"content-type": "application/json"} | dict(codec.surface.headers)
     headers = {name: value for name, value in headers.items() if name not in own}
-    key_header = codec.surface.auth_header("$KEY")[0] if provider.api_key is not None else ""
+    key_header = codec.surface.auth_header("$KEY")[0] if provider.has_key else ""
     return UpstreamAddress(redactor.redact_text(host + target), list(headers.items()), key_header)

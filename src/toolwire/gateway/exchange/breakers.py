@@ -95,6 +95,8 @@ class Breakers:
     def record_rejection(self, backend: Backend, rejection: RequestRejected) -> None:
         """Count a failure of the backend; a rejection that the request itself caused proves that it works."""
         error = rejection.error
+        if backend.provider.client_credential is not None and (error.status or 500) < 500:
+            return  # it concerns the key of one client
         if rejection.attempt == "rejected" and error.kind not in _FAULTS_OF_BACKEND:
             self.record_success(backend)
         else:

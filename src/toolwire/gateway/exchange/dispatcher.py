@@ -20,6 +20,7 @@ from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import RefusedTools, refuses_tools
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.breakers import Breakers
+from toolwire.gateway.exchange.client_credentials import pass_credentials
 from toolwire.gateway.exchange.context_management import (
     ManagedContext,
     manage_context,
@@ -207,6 +208,10 @@ class Dispatcher:
         route_match = client_request.restrict(request.model, services.router.route(request.model))
         if route_match.is_default:
             observer.on_default_model(request.model or "")
+        if services.router.credential_headers:
+            route_match = pass_credentials(
+                route_match, client_request.credentials, client_request.codec, services.redactor
+            )
         return Exchange(
             services, client_request, request, route_match, observer, conversation=conversation, is_heavy=heavy
         )

@@ -61,6 +61,8 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     """Whether it came to an endpoint that only compacts."""
     losses: list[Loss] = []
     """Changes that decoding the body required."""
+    credentials: dict[str, str] = {}
+    """The client's own keys for providers, by header."""
 
     def restrict(self, requested: str | None, match: RouteMatch) -> RouteMatch:
         """Return the match with the backends that the client's key may use."""

@@ -24,6 +24,7 @@ from toolwire.gateway.errors import (
     transport_api_error,
     transport_rejection,
 )
+from toolwire.gateway.exchange.client_credentials import pass_credentials
 from toolwire.gateway.exchange.exchange import BufferedResponse, ExchangeObserver, ExchangeServices
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.routing import Backend
@@ -95,6 +96,8 @@ class NativeRequest(Struct, frozen=True, kw_only=True):
     tenant: str
     key: ClientKey | None = None
     """The client's key, with its permissions and limits; None if it has none."""
+    credentials: dict[str, str] = {}
+    """The client's own keys for providers, by header."""
 
     @property
     def model(self) -> str | None:
@@ -201,6 +204,8 @@ async def dispatch_native(
         route_match = native_request.key.restrict(model, route_match)
     if route_match.is_default:
         observer.on_default_model(model or "")
+    client = PROTOCOLS[endpoint.protocol]
+    route_match = pass_credentials(route_match, native_request.credentials, client, services.redactor)
     backends = [backend for backend in route_match.backends if _has_endpoint(backend, endpoint)]
     if not backends:
         backend = route_match.backends[0]

@@ -93,6 +93,10 @@ class Router:
             raise RouteNotFound(self._unknown_model_message(catch_all))
         self._matches: BoundedMemo[str, RouteMatch] = BoundedMemo()
 
+        headers = [provider.client_credential for provider in self.providers.values()]
+        self.credential_headers = frozenset(header for header in headers if header is not None)
+        """Headers in which clients send their own keys for providers."""
+
     def route(self, model: str | None) -> RouteMatch:
         """Return the backends for a model name, from a cache if possible."""
         name = model or ""

@@ -9,6 +9,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from toolwire.upstream.address import (
     convert_error,
     convert_response,
 )
+from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import AnswerRecorder, Transport, TransportError, UpstreamResponse, request_head
 
@@ -122,6 +124,25 @@ def find_side_effect(upstream: Codec, body: bytes) -> str | None:
     return "the provider stores the conversation" if stores or continuation.kind in ("conversation", "thread") else None
 
 
+async def _with_current_key(provider: Provider) -> Provider:
+    """Return the provider with the key that its command prints; raise `RequestRejected` if that fails."""
+    try:
+        return await provider.with_current_key()
+    except KeyCommandError as error:
+        rejected = provider_error(provider, "server", f"can't be used: {error} (see `toolwire doctor`)")
+        raise RequestRejected(rejected, attempt="unprocessed") from None
+
+
+async def _with_other_key(provider: Provider) -> Provider | None:
+    """Return the provider with a new key, once, after it rejected one; None if its command prints no other one."""
+    if provider.key_command is None:
+        return None
+    with suppress(KeyCommandError):
+        if (key := await provider.key_command.replace_key(provider.api_key)) is not None:
+            return replace(provider, api_key=key, key_command=None)
+    return None
+
+
 _LIMIT_ERROR_BODY = 1024 * 1024
 """Bytes of an error body that are read at most."""
 
@@ -133,16 +154,18 @@ class UpstreamSender:
         self._transport = transport
         self._limits = limits
         self._body_executor = body_executor
-        self._request_heads: BoundedMemo[tuple[str, str, WireHeaders], tuple[Origin, bytes]] = BoundedMemo()
+        self._request_heads: BoundedMemo[tuple[str, str | None, str, WireHeaders], tuple[Origin, bytes]] = BoundedMemo()
 
     async def send(self, upstream_request: UpstreamRequest, body: bytes) -> UpstreamResponse:
         """Send one request, retrying while the provider does not process it."""
-        backend, retries = upstream_request.backend, 0
+        backend, retries, codec = upstream_request.backend, 0, upstream_request.codec
         provider = backend.provider
         if provider.unavailable_reason is not None:
             raise RequestRejected(unavailable_error(provider, provider.unavailable_reason))
         path, headers, body = await self.address(upstream_request, body)
-        origin, head = self._request_head(provider, upstream_request.codec, path, headers)
+        if provider.key_command is not None:
+            provider = await _with_current_key(provider)
+        origin, head = self._request_head(provider, codec, path, headers)
         while True:
             try:
                 response = await self._transport.send(
@@ -164,6 +187,10 @@ class UpstreamSender:
                 )
             except TransportError as error:
                 rejection = transport_rejection(provider, error)
+            if rejection.error.status == 401 and (renewed := await _with_other_key(provider)) is not None:
+                provider = renewed
+                origin, head = self._request_head(provider, codec, path, headers)
+                continue
             delay = retry_delay(rejection, retries)
             if delay is None or retries == self._limits.retries:
                 raise rejection
@@ -188,7 +215,7 @@ class UpstreamSender:
         self, provider: Provider, upstream: Codec, path: str, route_headers: WireHeaders
     ) -> tuple[Origin, bytes]:
         """Return the origin to connect to and the encoded HTTP head of a request, from a cache if possible."""
-        key = (provider.name, path, route_headers)
+        key = (provider.name, provider.api_key, path, route_headers)
         if (cached := self._request_heads.get(key)) is not None:
             return cached
         headers = {"content-type": "application/json"} | provider.request_headers(upstream.surface)
@@ -224,7 +251,8 @@ class UpstreamSender:
             )
         else:
             if error.kind == "authentication":
-                message = f"{provider.name} rejected the configured API key: {error.message}"
+                owner = "configured" if provider.client_credential is None else "client's"
+                message = f"{provider.name} rejected the {owner} API key: {error.message}"
                 error = replace(error, message=message, wire_form=())
         retry_after = read_retry_after(upstream_response.headers)
         return replace(error, status=upstream_response.status, retry_after=retry_after or error.retry_after)

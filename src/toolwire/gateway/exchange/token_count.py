@@ -13,6 +13,7 @@ from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import is_heavy_body
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.address import UnaddressableRequest, address_count
+from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 # Agents count tokens before each request: they should not wait long for a number that can be estimated.
@@ -66,7 +67,12 @@ class TokenCounter:
             upstream_request.backend.provider,
             PROTOCOLS[upstream_request.backend.provider.protocol].token_count,
         )
-        if codec is None or provider.path is not None or upstream_request.route.path is None:
+        if (
+            codec is None
+            or provider.unavailable_reason is not None
+            or provider.path is not None
+            or upstream_request.route.path is None
+        ):
             return None
         counted = await self._body_executor.run(
             _count_request, upstream_request, codec, heavy=is_heavy_body(upstream_request.body)
@@ -74,16 +80,18 @@ class TokenCounter:
         if counted is None:
             return None
         path, body = counted
-        headers = {"content-type": "application/json"} | provider.request_headers(upstream_request.codec.surface)
-        head = request_head(provider.origin, provider.request_target(path), headers.items())
+        surface = upstream_request.codec.surface
         try:
             async with asyncio.timeout(COUNT_TIMEOUT):
+                headers = (await provider.with_current_key()).request_headers(surface)
+                headers = {"content-type": "application/json"} | headers
+                head = request_head(provider.origin, provider.request_target(path), headers.items())
                 response = await self._transport.send(
                     provider.origin, head, body, connect_timeout=provider.connect_timeout
                 )
                 response_body = await response.read(_LIMIT_RESPONSE)
             return codec.decode_count(response_body) if response.status == 200 else None
-        except (TransportError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (TransportError, KeyCommandError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
     async def _estimate(self, body: bytes) -> int:

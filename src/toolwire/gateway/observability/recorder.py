@@ -4,7 +4,7 @@ Data for the journal is captured during the exchange and made into a record at i
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
-from toolwire.gateway.config import Config, configured_secrets, journal_location
+from toolwire.gateway.config import Config, journal_location
 from toolwire.gateway.exchange.call_checks import CallOutcome
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.response import StreamingResponse
@@ -33,7 +33,6 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.store import open_record_store
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.journal.writer import JournalWriter, RecordSink
-from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import AnswerRecorder, Arrival
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ class FinishedExchange(Struct, gc=False):
 
 
 def build_recorder(
-    config: Config, providers: Iterable[Provider], environment: Mapping[str, str], log: Callable[[str], None]
+    config: Config, redactor: Redactor, environment: Mapping[str, str], log: Callable[[str], None]
 ) -> "Recorder | None":
     """Build the recorder for journal and telemetry; None if both are off."""
     section, sinks, captures_bodies = config.journal, list[RecordSink](), False
@@ -189,7 +188,6 @@ def build_recorder(
         captures_bodies = captures_bodies or telemetry.captures_content
     if not sinks:
         return None
-    redactor = Redactor(configured_secrets(config, providers))
     journal = JournalWriter(sinks, redactor, section.queue, lambda message: log(f"journal: {message}"))
     return Recorder(journal, config.limits.answer if captures_bodies else 0)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from toolwire.codec.suggestions import unknown_name
-from toolwire.gateway.config import Config, RouteSection, configured_secrets
+from toolwire.gateway.config import Config, RouteSection, build_redactor
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import Backend, FixedRouter, RouteMatch, Router
@@ -62,7 +62,7 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
     if record.bodies is None or not record.bodies.request:
         raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay future exchanges")
     providers, simulator_socket = resolve_providers(config, environment)
-    redactor = Redactor(configured_secrets(config, providers.values()))
+    redactor = build_redactor(config, providers.values())
     journal = _SingleRecordJournal(redactor)
     async with embedded_simulator(simulator_socket, config.simulator):
         router = _fixed_router(Router(providers, config.routes, aliases=config.aliases), record, target)

@@ -16,6 +16,7 @@ from toolwire.gateway.probes import chat, messages, responses
 from toolwire.gateway.probes.probe_set import Body, ProbeResult
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.address import address_request
+from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
@@ -61,14 +62,14 @@ async def _send(provider: Provider, body: Body, transport: Transport, timeout: f
     if provider.address is not None:
         addressed = address_request(provider, provider.address, Route(model=body["model"]), data)
         path, data = addressed.path, addressed.body
-    headers = {"content-type": "application/json"} | provider.request_headers(surface)
-    head = request_head(provider.origin, provider.request_target(path), headers.items())
     try:
+        headers = {"content-type": "application/json"} | (await provider.with_current_key()).request_headers(surface)
+        head = request_head(provider.origin, provider.request_target(path), headers.items())
         response = await transport.send(
             provider.origin, head, data, read_timeout=timeout, connect_timeout=provider.connect_timeout
         )
         await response.read(_LIMIT_RESPONSE)
-    except TransportError as error:
+    except (TransportError, KeyCommandError) as error:
         raise ProbeFailed(f"{provider.name}: {error}") from None
     if response.status < 300:
         return True

@@ -18,6 +18,7 @@ from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.console.console import PREFIX, Console
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
+from toolwire.gateway.exchange.client_credentials import read_credentials
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
 from toolwire.gateway.exchange.native_endpoints import (
@@ -316,6 +317,7 @@ class App:
         body = await http_request.read_body(self._limits.body)
         observer.record.client = endpoint.protocol
         request = await read_native_request(services, endpoint, body, observer.principal.tenant, observer.principal.key)
+        request = replace(request, credentials=self._read_credentials(http_request))
         dispatch = partial(dispatch_native, services, request, observer)
         codec = PROTOCOLS[endpoint.protocol]
         await self._serve_response(http_request, codec, dispatch, is_streaming=request.is_streaming)
@@ -392,7 +394,13 @@ class App:
             strict=requested_strictness(headers),
             created=int(time.time()),
             compacts=endpoint.compacts,
+            credentials=self._read_credentials(http_request),
         )
+
+    def _read_credentials(self, http_request: HttpRequest) -> dict[str, str]:
+        """Return the client's own keys for providers."""
+        names = self._dispatcher.services.router.credential_headers
+        return read_credentials(http_request.headers, names, self._authenticator.is_gateway_key) if names else {}
 
     def _body_timeout(self) -> ApiError:
         """Build the error for a body that took too long (408)."""

@@ -83,6 +83,11 @@ class Authenticator:
                     principal = candidate
         return principal
 
+    def is_gateway_key(self, secret: bytes) -> bool:
+        """Return whether a secret is a key of this gateway, valid or expired, which is never sent to a provider."""
+        matches = [hmac.compare_digest(secret, key) for key in self._keys]  # constant time: compare all of them
+        return any(matches) or hash_secret(secret.decode("latin-1")) in self._client_keys
+
     def _find_client_key(self, presented: list[bytes]) -> Principal | None:
         """Return the caller with one of these secrets; None if their hashes are unknown."""
         for secret in presented if self._client_keys else ():

@@ -24,7 +24,7 @@ from toolwire.gateway.config import (
     Config,
     ConfigError,
     LimitsSection,
-    configured_secrets,
+    build_redactor,
     override_server,
     state_directory,
 )
@@ -149,7 +149,7 @@ def build_gateway(
         conversation_state = _open_state(config, authenticator, environment)
     else:
         transport, conversation_state = predecessor.app.transport, predecessor.app.conversation_state
-    redactor = Redactor(configured_secrets(config, available.values()))
+    redactor = build_redactor(config, available.values())
     route_toolsets = _build_route_toolsets(config, redactor, log, environment)
     dispatcher = Dispatcher(
         router,
@@ -172,7 +172,7 @@ def build_gateway(
         log=log.add_record,
         resources=Resources(conversation_state, config.limits),
         token_counter=TokenCounter(dispatcher, transport),
-        recorder=build_recorder(config, available.values(), environment, log.write_line),
+        recorder=build_recorder(config, redactor, environment, log.write_line),
         console=build_console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment),
         accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
         scoreboard=shared_resources.scoreboard,

@@ -26,6 +26,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, to_api_error
+from toolwire.gateway.exchange.client_credentials import read_credentials
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.gateway.exchange.response import StreamingResponse
@@ -79,7 +80,9 @@ class ResponsesWebSocket:
         try:
             await send({"type": "websocket.accept"})
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
-            handshake = _Handshake(principal, model, dict(scope["headers"]))
+            headers, names = dict(scope["headers"]), self._dispatcher.services.router.credential_headers
+            credentials = read_credentials(headers, names, self._authenticator.is_gateway_key)
+            handshake = _Handshake(principal, model, headers, credentials)
             session = _WebSocketSession(
                 self._dispatcher,
                 handshake,
@@ -145,6 +148,8 @@ class _Handshake(Struct, frozen=True):
     principal: Principal
     model: str | None
     headers: dict[bytes, bytes]
+    credentials: dict[str, str] = {}
+    """The client's own keys for providers, by header."""
 
 
 class _WebSocketSession:
@@ -298,6 +303,7 @@ class _WebSocketSession:
             key=self._handshake.principal.key,
             created=int(time.time()),
             channel=ChannelState(stream_id, self._connection_state),
+            credentials=self._handshake.credentials,
         )
 
     async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncGenerator[bytes, None]:

@@ -21,6 +21,7 @@ from toolwire.codec.memo import BoundedMemo, estimate_entry_size
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, merge_info
 from toolwire.codec.models.names import named_model
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.models.listings import LIMIT_NAME, model_path, preset_context, read_entry
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
@@ -139,15 +140,16 @@ async def fetch_entry(transport: Transport, provider: Provider, model: str, time
     protocol = provider.protocol
     if (path := model_path(protocol, model)) is None or provider.address is not None:
         return None
-    headers = provider.request_headers(PROTOCOLS[protocol].surface)
     target = replace(provider, path=None).request_target(path)
     method, body, connect_timeout = "GET", None, min(timeout, provider.connect_timeout)
     if protocol == "ollama":
         method, body = "POST", msgspec.json.encode({"model": model})
-        headers = {"content-type": "application/json"} | headers
-    head = request_head(provider.origin, target, headers.items(), method)
     try:
         async with asyncio.timeout(timeout):
+            headers = (await provider.with_current_key()).request_headers(PROTOCOLS[protocol].surface)
+            if body is not None:
+                headers = {"content-type": "application/json"} | headers
+            head = request_head(provider.origin, target, headers.items(), method)
             response = await transport.send(
                 provider.origin,
                 head,
@@ -156,6 +158,6 @@ async def fetch_entry(transport: Transport, provider: Provider, model: str, time
                 connect_timeout=connect_timeout,
             )
             data = await response.read(LIMIT_RESPONSE)
-    except (TransportError, TimeoutError):
+    except (TransportError, KeyCommandError, TimeoutError):
         return None
     return data if response.status == 200 else None

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from toolwire.codec.models.info import ModelInfo
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.key_command import KeyCommand, KeyCommandError
 from toolwire.upstream.models.catalog import LIMIT_RESPONSE
 from toolwire.upstream.models.listings import list_path, read_list
 from toolwire.upstream.provider import Origin, Provider
@@ -43,7 +44,7 @@ class _CachedList(Struct, frozen=True):
     expires_at: float
 
 
-_Address = tuple[Origin, bytes]
+_Address = tuple[Origin, bytes, KeyCommand | None]
 
 
 class ModelLists:
@@ -67,7 +68,9 @@ class ModelLists:
             return ProviderModels(error=provider.unavailable_reason)
         if provider.address is not None:
             return ProviderModels(error=f"{provider.profile(None).title} has no list of models here")
-        address = list_request(provider)
+        if provider.client_credential is not None:
+            return ProviderModels(error="it is reached only with credentials of clients")
+        address = _cache_key(provider)
         cached = self._cached.get(address)
         if cached is not None and time.monotonic() < cached.expires_at:
             return cached.models
@@ -80,12 +83,12 @@ class ModelLists:
         """Return the names in a list that was received before, without asking for it."""
         if provider.address is not None:
             return ()
-        cached = self._cached.get(list_request(provider))
+        cached = self._cached.get(_cache_key(provider))
         return () if cached is None else cached.models.models
 
     async def _ask(self, provider: Provider, address: _Address) -> ProviderModels:
         """Ask a provider for its list, and keep the list or the failure."""
-        answered, ttl = await self._request(provider, address), LIST_TTL
+        answered, ttl = await self._request(provider), LIST_TTL
         if answered.error:
             previous, ttl = self._cached.get(address), RETRY_AFTER
             if previous is not None:
@@ -93,17 +96,17 @@ class ModelLists:
         self._cached[address] = _CachedList(answered, time.monotonic() + ttl)
         return answered
 
-    async def _request(self, provider: Provider, address: _Address) -> ProviderModels:
+    async def _request(self, provider: Provider) -> ProviderModels:
         """Request the list of a provider once."""
-        origin, head = address
         connect_timeout = min(self._timeout, provider.connect_timeout)
         try:
             async with asyncio.timeout(self._timeout):
+                origin, head = list_request(await provider.with_current_key())
                 response = await self._transport.send(
                     origin, head, None, read_timeout=self._timeout, connect_timeout=connect_timeout
                 )
                 data = await response.read(LIMIT_RESPONSE)
-        except TransportError as error:
+        except (TransportError, KeyCommandError) as error:
             return ProviderModels(error=str(error))
         except TimeoutError:
             return ProviderModels(error=f"no list of models within {self._timeout:g} seconds")
@@ -113,7 +116,12 @@ class ModelLists:
         return ProviderModels(error="sent no list of models") if models is None else ProviderModels(models=models)
 
 
-def list_request(provider: Provider) -> _Address:
+def _cache_key(provider: Provider) -> _Address:
+    """Return the key of a provider's list, which does not change with the key that a command prints."""
+    return (*list_request(provider), provider.key_command)
+
+
+def list_request(provider: Provider) -> tuple[Origin, bytes]:
     """Return the origin, and the head of the request for a provider's list of models."""
     target = replace(provider, path=None).request_target(list_path(provider.protocol))
     headers = provider.request_headers(PROTOCOLS[provider.protocol].surface)
