@@ -1,9 +1,10 @@
 """The price of a response, from its token counts."""
 
 from decimal import Decimal
+from functools import lru_cache
 
 from toolwire.canonical.response import Usage
-from toolwire.codec.models.info import ModelInfo, Prices
+from toolwire.codec.models.info import ModelInfo, Prices, PriceTier
 
 _MILLION, _THOUSAND = Decimal(1_000_000), Decimal(1000)
 
@@ -15,8 +16,10 @@ def price_usage(usage: Usage, model: ModelInfo) -> Decimal | None:
     """
     if model.prices is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    prices = model.prices
-    input_price, output_price, read_price, write_price = _token_prices(prices, usage.input_tokens)
+    prices, tier = model.prices, None
+    if prices.tiers:
+        tier = next((tier for tier in reversed(prices.tiers) if usage.input_tokens > tier.above), None)
+    input_price, output_price, read_price, write_price = _token_prices(prices, tier)
     read = min(usage.cache_read or 0, usage.input_tokens)
     written = min(usage.cache_write or 0, usage.input_tokens - read)
     tokens = (
@@ -25,13 +28,14 @@ def price_usage(usage: Usage, model: ModelInfo) -> Decimal | None:
         + written * write_price
         + usage.output_tokens * output_price
     )
-    searches = (usage.searches or 0) * _decimal(prices.searches or 0)
-    return tokens / _MILLION + searches / _THOUSAND
+    if not usage.searches:
+        return tokens / _MILLION
+    return tokens / _MILLION + usage.searches * _decimal(prices.searches) / _THOUSAND
 
 
-def _token_prices(prices: Prices, input_tokens: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
-    """Return the prices of input, output, cache reads and cache writes for a prompt of this size."""
-    tier = next((tier for tier in reversed(prices.tiers) if input_tokens > tier.above), None)
+@lru_cache(maxsize=1024)
+def _token_prices(prices: Prices, tier: PriceTier | None) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+    """Return the prices of input, output, cache reads and cache writes, in a tier for long prompts if there is one."""
     values = [prices.input, prices.output, prices.cache_read, prices.cache_write]
     if tier is not None:
         longer = (tier.input, tier.output, tier.cache_read, tier.cache_write)

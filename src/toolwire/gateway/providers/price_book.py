@@ -77,5 +77,6 @@ class PriceBook:
 
 def price_reported(usage: Usage, info: ModelInfo) -> Decimal | None:
     """Return the price of a usage; a count that the provider did not report is taken as zero."""
-    counted = replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
-    return price_usage(counted, info)
+    if usage.input_tokens is None or usage.output_tokens is None:
+        usage = replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
+    return price_usage(usage, info)
