@@ -60,6 +60,7 @@ from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store, require_shared_file
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
+from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
 from toolwire.upstream.models.model_lists import ModelLists
 from toolwire.upstream.provider import Provider, is_loopback
 from toolwire.upstream.transport import Transport
@@ -314,6 +315,7 @@ class _Service:
     def run(self, echo: Callable[[str], None]) -> int:
         """Serve until a signal arrives, and return the exit code."""
         log = self._gateway.log
+        compile_marks()
         echo(startup_message(self._gateway))
         for note in (*self._notes, *([] if self._warning is None else [self._warning])):
             log.write_line(note)

@@ -15,10 +15,14 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, TextRecovery
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING, REASONING_MARKS
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
 from toolwire.translation.stages.tool_call_parsers.signs import (
     SEPARATOR,
+    _all_marks,
+    _mark_finder,
+    compile_marks,
     json_may_hold_mark,
     may_begin_with_mark,
     may_hold_mark,
@@ -202,3 +206,17 @@ def test_text_that_was_held_and_released_stays_part_of_the_response() -> None:
     assert isinstance(text, Text)
     assert (text.text, type(call)) == ("<toolbox, then ", ToolCall)
     assert (translator.summary.id, translator.summary.model) == (response.id, response.model) != (None, None)
+
+
+def test_pattern_is_compiled_when_a_text_may_hold_a_mark() -> None:
+    finder = MarkFinder(["<think>", "[CALL]"])
+    assert not finder.is_in("a text without brackets")
+    assert "_regex" not in vars(finder)
+    assert finder.is_in("a < b, or a mark: <th")
+    assert "_regex" in vars(finder)
+
+
+def test_servers_compile_all_marks_in_advance() -> None:
+    compile_marks()
+    finders = [_mark_finder(), _all_marks().finder, _all_marks().opening_finder]
+    assert ["_regex" in vars(finder) for finder in finders] == [True] * 3

@@ -1,7 +1,8 @@
 """One search for all marks: finds the first complete mark in a text, or a beginning of one at its end."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 _RARE = "<[◁"
@@ -12,7 +13,8 @@ class MarkFinder:
 
     With `whole_words`, a mark that begins with a letter is none inside a word ("of" is no beginning of `functools[`),
     and one that begins with a closing bracket stands after white space. With a `separator`, the text may consist of
-    several that are joined with it.
+    several that are joined with it. The pattern is compiled when it is first needed: it is large, and most texts hold
+    no character that could begin a mark.
     """
 
     def __init__(self, marks: Iterable[str], *, whole_words: bool = False, separator: str = "") -> None:
@@ -20,12 +22,26 @@ class MarkFinder:
         self._extensible = frozenset(
             mark for mark in self.marks if any(other != mark and other.startswith(mark) for other in self.marks)
         )
-        end = rf"(?:{re.escape(separator)}|\Z)" if separator else r"\Z"
-        source = _pattern(_trie(self.marks), end, whole_words=whole_words) if self.marks else r"(?!)"
-        pattern = re.compile(source, re.DOTALL)
-        self.search, self.match = pattern.search, pattern.match
+        self._whole_words = whole_words
+        self._end = rf"(?:{re.escape(separator)}|\Z)" if separator else r"\Z"
         self._brackets = tuple({mark[_bracket(mark)] for mark in self.marks})
         self._beginnings = tuple({mark[:end] for mark in self.marks for end in range(1, _bracket(mark) + 1)})
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        """The compiled pattern of all marks."""
+        source = _pattern(_trie(self.marks), self._end, whole_words=self._whole_words) if self.marks else r"(?!)"
+        return re.compile(source, re.DOTALL)
+
+    @cached_property
+    def search(self) -> "Callable[..., re.Match[str] | None]":
+        """The search for a mark in a text."""
+        return self._regex.search
+
+    @cached_property
+    def match(self) -> "Callable[..., re.Match[str] | None]":
+        """The match of a mark at a place of a text."""
+        return self._regex.match
 
     def is_in(self, text: str) -> bool:
         """Return whether text holds a mark or ends with a beginning of one."""

@@ -62,6 +62,12 @@ def may_begin_with_mark(text: str) -> bool:
     return _all_marks().may_open(text)
 
 
+def compile_marks() -> None:
+    """Compile the patterns of all marks, which takes some 60 ms: a server does it before the first stream."""
+    for finder in (_mark_finder(), _all_marks().finder, _all_marks().opening_finder):
+        finder.search("")
+
+
 @cache
 def _all_marks() -> Vocabulary:
     """Return the marks of all dialects."""
