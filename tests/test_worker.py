@@ -242,7 +242,7 @@ def test_run_that_ends_its_workers_is_given_up(store: RunStore, tmp_path: Path) 
         taken.lease.release()
     asyncio.run(worker_for(store, agent).drain())
     assert ended(store, run).stopped == "failed"
-    assert "workers ended during the same step" in ended(store, run).why
+    assert "workers ended during the same step" in ended(store, run).reason
 
 
 def test_agent_that_cannot_be_opened_fails_its_run(store: RunStore, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_agent_that_cannot_be_opened_fails_its_run(store: RunStore, tmp_path: Pa
 
     log: list[str] = []
     asyncio.run(Worker(store, refuse, [QUEUE], log=log.append).drain())
-    assert ended(store, run).why == "ValueError: no such workspace"
+    assert ended(store, run).reason == "ValueError: no such workspace"
     assert any("no such workspace" in line for line in log)
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.journal.runs import RunInUse
     from toolwire.journal.sessions import SessionInUse
-    from toolwire.mcp_servers import mcp
+    from toolwire.mcp_servers import mcp_server
     from toolwire.runtime.calls.approval import ApprovalRequest, Approver
-    from toolwire.runtime.calls.terminal_approver import CallDenied
+    from toolwire.runtime.calls.terminal_approver import CallDeniedWarning
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.hosted_tools import CodeExecution, WebFetch, WebSearch
     from toolwire.runtime.model import Model
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TurnEnded,
         TurnStarted,
     )
-    from toolwire.runtime.run.hooks import Hooks, ModelTurn, ProposedCall, Refused
+    from toolwire.runtime.run.hooks import Denied, Hooks, ModelTurn, ProposedCall
     from toolwire.runtime.run.limits import RunLimits
     from toolwire.runtime.run.model_settings import ModelSettings
     from toolwire.runtime.run.result import Run, RunFailed, RunStream
@@ -64,7 +64,7 @@ __all__ = [
     "ApprovalRequest",
     "Approver",
     "Browser",
-    "CallDenied",
+    "CallDeniedWarning",
     "CallEnded",
     "CallLogged",
     "CallProgressed",
@@ -75,6 +75,7 @@ __all__ = [
     "CodeExecution",
     "Config",
     "DecodeError",
+    "Denied",
     "HandedOff",
     "Hooks",
     "Inline",
@@ -89,7 +90,6 @@ __all__ = [
     "Policy",
     "ProposedCall",
     "RateLimit",
-    "Refused",
     "Request",
     "Response",
     "Run",
@@ -127,7 +127,7 @@ __all__ = [
     "format_tool_results",
     "format_tools",
     "http_client",
-    "mcp",
+    "mcp_server",
     "model_info",
     "parse_tool_calls",
     "tool",
@@ -140,7 +140,7 @@ _MODULES = {
     "ApprovalRequest": "runtime.calls.approval",
     "Approver": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",
-    "CallDenied": "runtime.calls.terminal_approver",
+    "CallDeniedWarning": "runtime.calls.terminal_approver",
     "CallEnded": "runtime.run.events",
     "CallLogged": "runtime.run.events",
     "CallProgressed": "runtime.run.events",
@@ -165,7 +165,7 @@ _MODULES = {
     "Policy": "runtime.policy",
     "ProposedCall": "runtime.run.hooks",
     "RateLimit": "runtime.tool",
-    "Refused": "runtime.run.hooks",
+    "Denied": "runtime.run.hooks",
     "Request": "canonical.request",
     "Response": "canonical.response",
     "Run": "runtime.run.result",
@@ -203,7 +203,7 @@ _MODULES = {
     "format_tool_results": "tool_cycle",
     "format_tools": "tool_cycle",
     "http_client": "gateway.http_client",
-    "mcp": "mcp_servers",
+    "mcp_server": "mcp_servers",
     "model_info": "upstream.models.lookup",
     "parse_tool_calls": "tool_cycle",
     "tool": "runtime.function_tool",

@@ -40,7 +40,7 @@ from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent, SubAgentEvent
 from toolwire.runtime.run.handoff import handoff_tool
-from toolwire.runtime.run.hooks import Hooks, Refused
+from toolwire.runtime.run.hooks import Denied, Hooks
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop
 from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
@@ -91,7 +91,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
             `ToolContext[Deps]`. Only type checkers use it.
         prepare_tools: A function of the `RunContext` and the agent's tools that returns the tools of each turn.
-        hooks: Functions that run before and after each model request and tool call, and may change or refuse it.
+        hooks: Functions that run before and after each model request and tool call, and may change or deny it.
         limits: Bounds on turns, time, model requests, tokens and money.
         approver: Decides calls that need approval. Without one, the user at the terminal is asked; without a terminal,
             such calls are denied, with a warning.
@@ -375,8 +375,8 @@ class Agent(Generic[OutputT_co, DepsT]):
                     pass
         except ModelFailed as failure:
             state.stopped, state.reason = "failed", str(failure)
-        except Refused as refusal:
-            state.stopped, state.reason = "blocked", str(refusal)
+        except Denied as denial:
+            state.stopped, state.reason = "denied", str(denial)
         finally:
             await loop.close()
             if step_log is not None and state.stopped is None:
@@ -398,8 +398,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         The entry stays locked until it is ended or released.
         """
         agent = await self.open_for_run(options.settings)
-        caller = None if options.caller is None else options.caller.budget
-        budget = Budget(self._settings.limits) if caller is None else caller.nest(self._settings.limits)
+        parent = None if options.parent is None else options.parent.budget
+        budget = Budget(self._settings.limits) if parent is None else parent.nest(self._settings.limits)
         team = self._team()
         if budget.has_cost_limit:
             for member in team.values():
@@ -505,15 +505,15 @@ class Agent(Generic[OutputT_co, DepsT]):
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run[OutputT_co](state)
             resumed = runs is not None and runs.has(state.run)
-            caller = context.calling_run
-            options = RunOptions(deps=context.deps, caller=caller, approver=context.approver)
+            parent = context.parent_run
+            options = RunOptions(deps=context.deps, parent=parent, approver=context.approver)
             try:
                 async for event in self._events(run, options, resumed=resumed):
-                    if caller is not None:
-                        caller.on_event(SubAgentEvent(agent=self.name, call_id=context.id, inner=event))
+                    if parent is not None:
+                        parent.on_event(SubAgentEvent(agent=self.name, call_id=context.id, inner=event))
             finally:
-                if caller is not None:
-                    caller.add_usage(state.usage)
+                if parent is not None:
+                    parent.add_usage(state.usage)
             if run.stopped == "waiting" and runs is not None:
                 raise CallDeferred
             if run.stopped != "finished":

@@ -1,6 +1,6 @@
 """MCP servers for an agent, described in code.
 
-notes = mcp("notes", command="uvx", args=["mcp-server-notes"])
+notes = mcp_server("notes", command="uvx", args=["mcp-server-notes"])
 agent = Agent(tools=[notes])
 agent.run([Text(text="Summarize."), *notes.resource("note:///today")])
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class McpServerOptions(TypedDict, total=False):
-    """The keys of `[mcp.servers.NAME]`, as keywords of `mcp`."""
+    """The keys of `[mcp.servers.NAME]`, as keywords of `mcp_server`."""
 
     command: str
     args: Sequence[str]
@@ -52,7 +52,7 @@ class McpServerOptions(TypedDict, total=False):
     without: Sequence[str]
 
 
-def mcp(name: str, *, config: Config | None = None, **options: Unpack[McpServerOptions]) -> "McpToolset":
+def mcp_server(name: str, *, config: Config | None = None, **options: Unpack[McpServerOptions]) -> "McpToolset":
     """Return the tools of an MCP server: a program (`command`, `args`) or an HTTP address (`url`).
 
     The options are the keys of `[mcp.servers.NAME]`. `config` is the gateway configuration for the model that
@@ -61,7 +61,7 @@ def mcp(name: str, *, config: Config | None = None, **options: Unpack[McpServerO
     try:
         server = msgspec.convert(dict(options), McpServerConfig)
     except msgspec.ValidationError as error:
-        raise ToolwireError(f"mcp({name!r}): {error}") from None
+        raise ToolwireError(f"mcp_server({name!r}): {error}") from None
     check_servers(McpSection(servers={name: server}))
     with require_extra("mcp", "MCP"):
         from toolwire.runtime.mcp.toolset import McpToolset  # noqa: PLC0415 - an extra, and slow to load

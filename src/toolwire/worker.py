@@ -148,11 +148,11 @@ class Worker:
                     self._log(f"{run.id}: {event.record.tool}: {event.record.error or event.status}")
                 elif isinstance(event, RunEnded):
                     stopped = event.stopped
-                    self._log(f"{run.id}: {event.stopped}{f' ({event.why})' if event.why else ''}")
+                    self._log(f"{run.id}: {event.stopped}{f' ({event.reason})' if event.reason else ''}")
         if stopped == "waiting" and approver.has_new_decision:
             self._runs.requeue(run.id)
 
     def _end(self, taken: TakenRun, stopped: StopCause, reason: str) -> None:
         """End a run without executing it."""
-        taken.lease.end(msgspec.json.encode(RunEnded(run=taken.run.id, stopped=stopped, why=reason)))
+        taken.lease.end(msgspec.json.encode(RunEnded(run=taken.run.id, stopped=stopped, reason=reason)))
         self._log(f"{taken.run.id}: {stopped} ({reason})")

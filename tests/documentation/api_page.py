@@ -27,7 +27,7 @@ SECTIONS = {
         "continue_request",
     ),
     "Agents": (),  # the rest
-    "Errors": ("ToolwireError", "DecodeError", "LossyTranslationError", "RunFailed", "ToolError"),
+    "Errors": ("ToolwireError", "DecodeError", "LossyTranslationError", "RunFailed", "Denied", "ToolError"),
 }
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -169,7 +169,7 @@ def test_support_of_a_hosted_tool_is_remembered() -> None:
         tool = NativeTool(protocol="", kind="web_search", name="web_search", body=Raw(b"{}"), hosted=hosted)
         async with model_of(ScriptedUpstream()) as model:
             found = model.hosted_support(tool, has_functions=True)
-            assert found.refusal is not None
+            assert found.unsupported is not None
             assert model.hosted_support(tool, has_functions=True) is found
             assert model.hosted_support(tool, has_functions=False) is not found
 

@@ -121,12 +121,12 @@ def test_tool_of_the_user_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"commands": []}', '{"commands": [1]}', "{}", "null"])
-def test_arguments_that_do_not_fit_are_refused(arguments: str) -> None:
+def test_arguments_that_do_not_fit_are_rejected(arguments: str) -> None:
     COMMANDS.clear()
     model = KnowingModel(model_turn(model_call("shell", arguments, native="shell_call")), text_turn("done"))
     run = Agent(model, tools=[SHELL], policy=Policy(allow=["*"])).run("Hi")
     assert COMMANDS == []
-    assert run.calls[0].approval.startswith("refused")
+    assert run.calls[0].approval.startswith("rejected")
 
 
 OPERATIONS = [

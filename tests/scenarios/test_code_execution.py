@@ -54,7 +54,7 @@ def test_twenty_calls_take_one_turn(protocol: str) -> None:
     with serve_app(Simulator([protocol], script=script)) as address:
         up = ProviderSection(protocol=protocol, base_url=address, api_key="k" * 20)
         run, notes = work("up/some-model", Config(providers={"up": up}))
-    assert (run.stopped, run.text, run.turns) == ("finished", "28 at most.", 2), run.why
+    assert (run.stopped, run.text, run.turns) == ("finished", "28 at most.", 2), run.reason
     assert notes == ["the cheapest costs 10"]
     assert [call.tool for call in run.calls].count("price") == 19
     outer = next(call for call in run.calls if call.tool == "run_code")

@@ -125,7 +125,7 @@ async def _follow_events(agent: Agent, start: StartRun, output: RunOutput) -> tu
                 if signals.caught_signal is None:
                     raise
                 cause = "Ctrl-C" if signals.caught_signal == signal.SIGINT else signals.caught_signal.name
-                output.write_event(replace(run_ended(stream.run.state), why=cause))
+                output.write_event(replace(run_ended(stream.run.state), reason=cause))
     finally:
         output.close()
     end = run_ended(stream.run.state)

@@ -297,7 +297,7 @@ def _end_cancelled(runs: "RunStore", report: "RunReport") -> None:
     from toolwire.journal.runs import RunInUse
     from toolwire.runtime.run.events import RunEnded
 
-    end = RunEnded(run=report.id, stopped="cancelled", why="cancelled by `toolwire runs cancel`")
+    end = RunEnded(run=report.id, stopped="cancelled", reason="cancelled by `toolwire runs cancel`")
     try:
         runs.resume(report.id).end(msgspec.json.encode(end))
     except RunInUse:

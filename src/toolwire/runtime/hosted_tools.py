@@ -32,7 +32,7 @@ SupportLookup: TypeAlias = Callable[..., HostedSupport]
 """Returns the support of a model for a hosted tool; `has_functions` states if functions are declared as well."""
 
 _MAX_COUNTED_RUNS = 1024
-_NO_HOSTED_TOOLS = HostedSupport(refusal="the model has no hosted tools")
+_NO_HOSTED_TOOLS = HostedSupport(unsupported="the model has no hosted tools")
 
 
 class UnavailableTool(ToolwireError):
@@ -53,16 +53,16 @@ class HostedToolOptions(Struct, frozen=True, kw_only=True):
         """Return the vendor-neutral declaration."""
         return HostedTool(kind=self.kind, max_uses=self.max_uses)
 
-    def as_tool(self) -> Tool:
+    def provider_tool(self) -> Tool:
         """Return the tool as the provider runs it. Only its declaration and its name for the policy are used."""
 
-        async def refuse(_arguments: Arguments, _context: ToolContext[Any]) -> str:
+        async def fail(_arguments: Arguments, _context: ToolContext[Any]) -> str:
             """Raise `ToolError`."""
             raise ToolError(f"{self.kind} is run by the provider", "provider")
 
         return Tool(
             name=self.kind,
-            run=refuse,
+            run=fail,
             locus="provider",
             source="provider",
             allowed_callers=(DIRECT_CALLER,),
@@ -181,18 +181,18 @@ class HostedTools:
         warnings: list[str] = []
         for name in names:
             source = self.sources[name]
-            tool = source.as_tool()
+            tool = source.provider_tool()
             found = _find_support(source, tool, policy, support, has_functions=has_functions)
-            if found.refusal is None:
+            if found.unsupported is None:
                 chosen[name] = tool
                 warnings += [f"the provider's {name} ignores {option}" for option in found.lost_options]
             elif source.run_by == "provider":
-                warnings.append(f"{name} was left out: {found.refusal}")
+                warnings.append(f"{name} was left out: {found.unsupported}")
             else:
                 try:
                     chosen[name] = self._local_tool(source)
                 except UnavailableTool as error:
-                    warnings.append(f"{name} was left out: {found.refusal}; and toolwire can't run it: {error}")
+                    warnings.append(f"{name} was left out: {found.unsupported}; and toolwire can't run it: {error}")
         return chosen, warnings
 
     def _local_tool(self, source: AnyHostedTool) -> Tool:
@@ -231,13 +231,13 @@ def _find_support(
 ) -> HostedSupport:
     """Return whether the provider can and may run the tool."""
     if source.run_by == "toolwire":
-        return HostedSupport(refusal="toolwire is to run it")
+        return HostedSupport(unsupported="toolwire is to run it")
     if support is None or tool.native is None:
         return _NO_HOSTED_TOOLS
     found = support(tool.native, has_functions=has_functions)
-    if found.refusal is None and (restriction := policy.restriction_of(tool)) is not None:
+    if found.unsupported is None and (restriction := policy.restriction_of(tool)) is not None:
         hint = f"to let the provider run it unasked, add Policy(allow=[{tool.name!r}])"
-        return HostedSupport(refusal=f"{restriction} ({hint})")
+        return HostedSupport(unsupported=f"{restriction} ({hint})")
     return found
 
 

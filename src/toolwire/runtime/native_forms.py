@@ -49,7 +49,7 @@ class TurnForms(Struct, frozen=True):
     def adapt_call(self, call: ToolCall) -> ToolCall:
         """Return the call of our tool that a call of a vendor's tool stands for; other calls stay as they are.
 
-        Arguments that don't fit stay too, and are refused with the schema of our tool.
+        Arguments that don't fit stay too, and are rejected with the schema of our tool.
         """
         found = self.forms.get(call.name)
         if found is None or (found[0].call_kind is not None and call.native != found[0].call_kind):

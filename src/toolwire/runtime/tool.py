@@ -16,7 +16,7 @@ from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
-from toolwire.runtime.run.budget import CallingRun
+from toolwire.runtime.run.budget import ParentRun
 
 Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
 """The place of execution of a call."""
@@ -139,7 +139,7 @@ class ToolContext(Struct, Generic[DepsT], frozen=True, kw_only=True):
     """The run's model."""
     call: ToolCaller | None = None
     """Calls another tool of the run, under the same policy."""
-    calling_run: CallingRun | None = None
+    parent_run: ParentRun | None = None
     """The run that makes the call, for sub-agents."""
 
 
@@ -271,6 +271,7 @@ class SupportsStaticTools(Protocol):
         ...
 
 
+@runtime_checkable
 class SupportsAsTool(Protocol):
     """An object that converts to a tool, such as an agent."""
 
@@ -279,7 +280,16 @@ class SupportsAsTool(Protocol):
         ...
 
 
-ToolSource: TypeAlias = Tool | Toolset | NativeTool | SupportsAsTool | Callable[..., Any]
+@runtime_checkable
+class SupportsProviderTool(Protocol):
+    """A hosted tool, such as `WebSearch()`."""
+
+    def provider_tool(self) -> Tool:
+        """Return the tool as the provider runs it."""
+        ...
+
+
+ToolSource: TypeAlias = Tool | Toolset | NativeTool | SupportsAsTool | SupportsProviderTool | Callable[..., Any]
 """Anything that an agent accepts in `tools`; a function is converted to a tool."""
 
 

@@ -5,7 +5,8 @@ Toolsets are listed again before every turn, because a server may add or remove 
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
@@ -13,11 +14,31 @@ from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import as_tool
 from toolwire.runtime.hosted_tools import AnyHostedTool, CodeExecution, HostedTools, WebFetch, WebSearch
-from toolwire.runtime.tool import SupportsRunEnd, SupportsWarnings, Tool, ToolCatalog, Toolset, ToolSource
+from toolwire.runtime.tool import (
+    SupportsAsTool,
+    SupportsProviderTool,
+    SupportsRunEnd,
+    SupportsWarnings,
+    Tool,
+    ToolCatalog,
+    Toolset,
+    ToolSource,
+)
 
 
 class DuplicateToolName(ToolwireError):
     """Two tools of an agent share a name."""
+
+
+def source_tool(source: SupportsAsTool | SupportsProviderTool | Callable[..., Any]) -> Tool:
+    """Return the tool that a function, an agent or a hosted tool stands for."""
+    match source:
+        case SupportsProviderTool():
+            return source.provider_tool()
+        case SupportsAsTool():
+            return source.as_tool()
+        case _:
+            return as_tool(source)
 
 
 class Toolbox:
@@ -53,13 +74,13 @@ class Toolbox:
                     self._add(source)
                 case WebSearch() | WebFetch() | CodeExecution():
                     hosted.append(source)
-                    self._add(source.as_tool())
+                    self._add(source.provider_tool())
                 case NativeTool():
                     self._native_tools.append(source)
                 case Toolset():
                     self._toolsets.append(source)
                 case _:
-                    self._add(source.as_tool() if hasattr(source, "as_tool") else as_tool(source))
+                    self._add(source_tool(source))
         self.hosted = HostedTools(hosted)
 
     @property

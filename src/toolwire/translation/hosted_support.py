@@ -19,7 +19,7 @@ _KNOWS_CLIENT_TOOLS = {"anthropic": claude.knows_bash, "openai-responses": gpt.k
 class HostedSupport(Struct, frozen=True):
     """The support of a target for a hosted tool."""
 
-    refusal: str | None = None
+    unsupported: str | None = None
     """Why the target can't run the tool; None if it can."""
     lost_options: tuple[str, ...] = ()
     """Options that the target ignores."""
@@ -28,7 +28,7 @@ class HostedSupport(Struct, frozen=True):
 def find_hosted_support(codec: Codec, target: Target, tool: NativeTool, *, has_functions: bool) -> HostedSupport:
     """Return what the target makes of a hosted tool, beside functions if `has_functions`.
 
-    The losses of an encoded request show it. A filter that the target can't enforce is a refusal.
+    The losses of an encoded request show it. A filter that the target can't enforce makes the tool unsupported.
     """
     request = Request(
         origin="",
@@ -42,7 +42,7 @@ def find_hosted_support(codec: Codec, target: Target, tool: NativeTool, *, has_f
         if kind != "dropped" or path[:2] != _PATH:
             continue
         if constraint or (path == _PATH and not field):
-            return HostedSupport(refusal=f"{field}: {reason}" if isinstance(field, str) and field else reason)
+            return HostedSupport(unsupported=f"{field}: {reason}" if isinstance(field, str) and field else reason)
         lost.append(str(field).strip("/"))
     return HostedSupport(lost_options=tuple(lost))
 

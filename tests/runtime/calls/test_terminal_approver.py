@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.runtime.cli_process import open_terminal
 from toolwire import Agent, tool
-from toolwire.runtime.calls.terminal_approver import CallDenied
+from toolwire.runtime.calls.terminal_approver import CallDeniedWarning
 from toolwire.testing import ScriptedModel, call
 
 PROGRAM = """
@@ -34,7 +34,7 @@ def pay(amount: int) -> str:
 def test_call_without_an_approver_is_denied_with_the_code_that_allows_it() -> None:
     """A first tool was denied, and nothing told the developer."""
     agent = Agent(ScriptedModel(call("pay", amount=5), call("pay", amount=6), "done"), tools=[pay])
-    with pytest.warns(CallDenied) as warned:
+    with pytest.warns(CallDeniedWarning) as warned:
         run = agent.run("Pay.")
     assert [record.error for record in run.calls] == ["denied", "denied"]
     (warning,) = warned
@@ -47,7 +47,7 @@ def test_call_without_an_approver_is_denied_with_the_code_that_allows_it() -> No
 
 def test_sub_agent_without_an_approver_warns_too() -> None:
     helper = Agent(ScriptedModel(call("pay", amount=5), "done"), tools=[pay], name="helper")
-    with pytest.warns(CallDenied, match="helper was denied"):
+    with pytest.warns(CallDeniedWarning, match="helper was denied"):
         Agent(ScriptedModel(call("helper", task="Pay."), "done"), tools=[helper]).run("Go.")
 
 
@@ -71,5 +71,5 @@ def test_agent_does_not_ask_within_pytest(monkeypatch: pytest.MonkeyPatch) -> No
     assert "PYTEST_CURRENT_TEST" in os.environ
     for stream in (sys.stdin, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    with pytest.warns(CallDenied):
+    with pytest.warns(CallDeniedWarning):
         Agent(ScriptedModel(call("pay", amount=5), "done"), tools=[pay]).run("Pay.")

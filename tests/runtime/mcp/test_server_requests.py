@@ -26,7 +26,7 @@ from toolwire.runtime.mcp.config import LogLevel, McpServerConfig, SamplingConfi
 from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.model import Model
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.run.budget import Budget, CallingRun
+from toolwire.runtime.run.budget import Budget, ParentRun
 from toolwire.runtime.run.events import CallLogged
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.tool import ToolContext, ToolError, ToolOutput
@@ -52,8 +52,8 @@ def context_with(
     usages: list[Usage | None] | None = None,
 ) -> ToolContext:
     used: list[Usage | None] = [] if usages is None else usages
-    run = CallingRun(budget=Budget(limits or RunLimits()), on_event=lambda _: None, add_usage=used.append)
-    return replace(call_context(approver), model=model, calling_run=run)
+    run = ParentRun(budget=Budget(limits or RunLimits()), on_event=lambda _: None, add_usage=used.append)
+    return replace(call_context(approver), model=model, parent_run=run)
 
 
 @both

@@ -484,12 +484,12 @@ def test_environment_secrets_do_not_reach_a_server(monkeypatch: pytest.MonkeyPat
 
 
 def test_server_described_in_code_is_checked() -> None:
-    toolset = tw.mcp("math", command="python", args=["server.py"], sampling={"max_tokens": 5}, log_level="off")
+    toolset = tw.mcp_server("math", command="python", args=["server.py"], sampling={"max_tokens": 5}, log_level="off")
     assert toolset.name == "math"
     assert toolset.config == McpServerConfig(
         command="python", args=("server.py",), sampling=SamplingConfig(max_tokens=5), log_level="off"
     )
     with pytest.raises(tw.ToolwireError, match="set either command or url"):
-        tw.mcp("math")
+        tw.mcp_server("math")
     with pytest.raises(tw.ToolwireError, match=r"Expected `int`, got `str` - at `\$.sampling.max_tokens`"):
-        tw.mcp("math", url="http://localhost", sampling={"max_tokens": "5"})
+        tw.mcp_server("math", url="http://localhost", sampling={"max_tokens": "5"})

@@ -128,6 +128,6 @@ def test_run_stopped_for_repetition_can_be_resumed(tmp_path: Path) -> None:
     model = ScriptedModel(*turns, text_turn("done"))
     agent = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
-    assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3, 2)
+    assert (run.stopped, len(model.requests), len(run.calls)) == ("repeats", 3, 2)
     again = resumed(agent, run)
-    assert (again.stopped, len(model.requests), len(again.calls)) == ("repetition", 4, 1)
+    assert (again.stopped, len(model.requests), len(again.calls)) == ("repeats", 4, 1)

@@ -56,7 +56,7 @@ def test_provider_error_fails_the_run_with_its_message() -> None:
     ("turns", "caps", "stopped"),
     [
         ([BROKEN], RunLimits(), "failed"),
-        ([model_turn(model_call("add", {"a": 1, "b": 1}))], RunLimits(turns=1), "steps"),
+        ([model_turn(model_call("add", {"a": 1, "b": 1}))], RunLimits(turns=1), "turns"),
         ([model_turn(model_call("add", {"a": 1, "b": 1}), usage=Usage(input_tokens=9))], RunLimits(tokens=1), "tokens"),
         ([model_turn(stop="max_tokens")], RunLimits(), "length"),
         ([model_turn(stop="filtered")], RunLimits(), "filtered"),

@@ -1,4 +1,4 @@
-"""Hooks before and after model requests and tool calls: changes, refusals, approvals and resumption."""
+"""Hooks before and after model requests and tool calls: changes, denials, approvals and resumption."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.support.protocols import ALL_PROTOCOLS
 from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedApprover
-from toolwire import Agent, Hooks, Policy, Refused, RunContext, RunFailed, ToolError, ToolwireError, tool
+from toolwire import Agent, Denied, Hooks, Policy, RunContext, RunFailed, ToolError, ToolwireError, tool
 from toolwire.canonical.content import Text
 from toolwire.canonical.request import Request
 from toolwire.runtime.run.events import CallProposed
@@ -26,7 +26,7 @@ def pay(amount: int, currency: str = "euro") -> str:
 
 def capped(_: RunContext[Any], proposed: ProposedCall) -> Any:
     if proposed.arguments["amount"] > 1000:
-        raise Refused("more than 1000 is too much")
+        raise Denied("more than 1000 is too much")
     return {**proposed.arguments, "amount": min(proposed.arguments["amount"], 100)}
 
 
@@ -104,7 +104,7 @@ def test_nobody_is_asked_about_a_call_that_a_hook_refused() -> None:
 def test_withheld_result_does_not_reach_the_model() -> None:
     def check(_: RunContext[Any], __: ProposedCall, output: ToolOutput) -> None:
         if "paid" in str(output.content):
-            raise Refused("it holds payment data")
+            raise Denied("it holds payment data")
 
     model = ScriptedModel(call("pay", amount=5), "done")
     run = Agent(model, tools=[pay], policy=ALLOW_ALL, hooks=[Hooks(after_tool=check)]).run("Pay.")
@@ -115,26 +115,26 @@ def test_withheld_result_does_not_reach_the_model() -> None:
     assert "paid" not in str(model.requests[1].messages[-1])
 
 
-def test_refused_request_and_response_stop_the_run() -> None:
+def test_denied_request_and_response_stop_the_run() -> None:
     def block_request(_: RunContext[Any], request: Request) -> None:
         if "secret" in str(request.messages):
-            raise Refused("the prompt holds a secret")
+            raise Denied("the prompt holds a secret")
 
     def block_response(_: RunContext[Any], turn: ModelTurn) -> None:
         if "secret" in turn.text:
-            raise Refused("the answer holds a secret")
+            raise Denied("the answer holds a secret")
 
     model = ScriptedModel("a secret")
     agent = Agent(model, hooks=[Hooks(before_model=block_request, after_model=block_response)])
-    with pytest.raises(RunFailed, match=r"stopped \(blocked\): the prompt holds a secret"):
+    with pytest.raises(RunFailed, match=r"stopped \(denied\): the prompt holds a secret"):
         agent.run("My secret.")
     assert model.requests == []
     run = agent.run("Tell me.", check=False)
-    assert (run.stopped, run.reason, run.ok) == ("blocked", "the answer holds a secret", False)
+    assert (run.stopped, run.reason, run.ok) == ("denied", "the answer holds a secret", False)
     assert run.usage is not None
     assert run.usage.requests == 1
     state = Agent(ScriptedModel("unused"), hooks=[Hooks(before_model=block_request)]).step("My secret.")
-    assert (state.stopped, state.reason) == ("blocked", "the prompt holds a secret")
+    assert (state.stopped, state.reason) == ("denied", "the prompt holds a secret")
 
 
 def test_person_approves_exactly_what_runs() -> None:

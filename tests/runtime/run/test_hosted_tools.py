@@ -197,9 +197,9 @@ def test_filters_and_limits_hold_for_the_tools_of_toolwire() -> None:
         text_turn("done"),
     )
     run = Agent(model, tools=[search, fetch], policy=ALLOWED).run("Search.")
-    found, refused, fetched = run.calls
+    found, limited, fetched = run.calls
     assert [page.url for page in found.sources] == ["https://docs.b.test/rain"]
-    assert refused.error == "limit"
+    assert limited.error == "limit"
     assert fetched.error == "fetch"
     assert "not allowed" in fetched.summary
 
@@ -245,18 +245,19 @@ def support(protocol: str, model: str, tool: HostedTool, *, has_functions: bool 
 
 def test_support_depends_on_model_functions_and_filters() -> None:
     search, fetch = HostedTool(kind="web_search"), HostedTool(kind="web_fetch")
-    assert support("gemini", "gemini-2.5-flash", search).refusal is None
+    assert support("gemini", "gemini-2.5-flash", search).unsupported is None
     assert "together with functions" in (
-        support("gemini", "gemini-2.5-flash", search, has_functions=True).refusal or ""
+        support("gemini", "gemini-2.5-flash", search, has_functions=True).unsupported or ""
     )
-    assert support("gemini", "gemini-3-pro", search, has_functions=True).refusal is None
-    assert support("openai-chat", "gpt-5.5", search).refusal is not None
+    assert support("gemini", "gemini-3-pro", search, has_functions=True).unsupported is None
+    assert support("openai-chat", "gpt-5.5", search).unsupported is not None
     assert (
-        support("openai-responses", "gpt-5.5", fetch, has_functions=True).refusal == "the target has no web_fetch tool"
+        support("openai-responses", "gpt-5.5", fetch, has_functions=True).unsupported
+        == "the target has no web_fetch tool"
     )
     filtered = HostedTool(kind="web_search", allowed_domains=("a.test",))
-    assert support("gemini", "gemini-3-pro", filtered).refusal is not None
-    assert support("anthropic", "claude-sonnet-5", filtered).refusal is None
+    assert support("gemini", "gemini-3-pro", filtered).unsupported is not None
+    assert support("anthropic", "claude-sonnet-5", filtered).unsupported is None
     limited = HostedTool(kind="web_search", max_uses=3)
     assert support("openai-responses", "gpt-5.5", limited).lost_options == ("max_uses",)
     assert support("anthropic", "claude-sonnet-5", limited) == HostedSupport()

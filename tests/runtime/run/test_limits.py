@@ -105,7 +105,7 @@ def test_cycle_of_turns_is_detected(length: int) -> None:
     cycle = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(length)]
     model = ScriptedModel(*cycle * 9)
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
-    assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3 * length, 3 * length - 1)
+    assert (run.stopped, len(model.requests), len(run.calls)) == ("repeats", 3 * length, 3 * length - 1)
     assert f"repeated a cycle of {length} turns 3 times in a row" in run.reason
 
 

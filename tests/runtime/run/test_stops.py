@@ -71,7 +71,7 @@ def test_output_limit_of_the_user_stops_the_run() -> None:
 def test_turn_limit_stops_the_run() -> None:
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run("go", check=False)
-    assert (run.stopped, run.reason, run.turns) == ("steps", "the limit of 3 turns was reached", 3)
+    assert (run.stopped, run.reason, run.turns) == ("turns", "the limit of 3 turns was reached", 3)
 
 
 def test_token_limit_stops_the_run() -> None:
@@ -102,7 +102,7 @@ def test_time_limit_stops_a_running_tool(clock: Clock) -> None:
     run = Agent(
         ScriptedModel(model_turn(model_call("slow"))), tools=[slow], policy=ALLOW_ALL, limits=RunLimits(seconds=60)
     ).run("go", check=False)
-    assert run.stopped == "time"
+    assert run.stopped == "seconds"
     assert cancelled == [True]
 
 
@@ -126,7 +126,7 @@ def test_time_limit_stops_a_streaming_response(tmp_path: Path, clock: Clock) -> 
     model = Endless(text_turn("x"), text_turn("now it ends"))
     agent = Agent(model, limits=RunLimits(seconds=60), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
-    assert (run.stopped, run.reason, model.closed) == ("time", "the limit of 60 seconds was reached", True)
+    assert (run.stopped, run.reason, model.closed) == ("seconds", "the limit of 60 seconds was reached", True)
     stream = agent.resume(run.id)
     assert [event.text for event in stream if isinstance(event, TextDelta)] == ["now it ends"]
 
@@ -134,7 +134,7 @@ def test_time_limit_stops_a_streaming_response(tmp_path: Path, clock: Clock) -> 
 def test_repeated_call_stops_the_run_before_executing() -> None:
     model = ScriptedModel(*[model_turn(model_call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(9)])
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2)).run("go", check=False)
-    assert (run.stopped, len(run.calls)) == ("repetition", 2)
+    assert (run.stopped, len(run.calls)) == ("repeats", 2)
     assert "add was called with the same arguments 3 times in a row" in run.reason
 
 

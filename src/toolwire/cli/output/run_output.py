@@ -293,7 +293,7 @@ def outcome_lines(record: CallRecord) -> list[str]:
 
 def format_run_end(event: RunEnded, seconds: float) -> str:
     """Format the stop cause of a run, its turns, calls and tokens, and its duration."""
-    reason = f" ({truncate_line(event.why, 300)})" if event.why else ""
+    reason = f" ({truncate_line(event.reason, 300)})" if event.reason else ""
     counts = f"{_pluralize(event.turns, 'turn')}, {_pluralize(event.calls, 'call')}"
     return f"{event.stopped}{reason}: {counts}, {format_usage(event.usage)}, {_format_seconds(seconds)}"
 

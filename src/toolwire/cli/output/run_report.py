@@ -296,7 +296,7 @@ def print_report(report: RunReport) -> None:
         for id, name, arguments in turn_calls(turn):
             _print_call(id, name, redact(arguments), turn.calls.get(id), report.redactor)
     if report.end_event is not None:
-        reason = f": {truncate_line(redact(report.end_event.why), 300)}" if report.end_event.why else ""
+        reason = f": {truncate_line(redact(report.end_event.reason), 300)}" if report.end_event.reason else ""
         print_line()
         print_line(state, reason, indent=2)
     for request in report.pending_approvals:

@@ -61,8 +61,8 @@ class _ScreenshotPage:
         yield "</header>"
         for turn in report.turns:
             yield from self._turn_html(turn)
-        if report.end_event is not None and report.end_event.why:
-            yield f"<footer>{self._escape_text(f'{report.end_event.stopped}: {report.end_event.why}')}</footer>"
+        if report.end_event is not None and report.end_event.reason:
+            yield f"<footer>{self._escape_text(f'{report.end_event.stopped}: {report.end_event.reason}')}</footer>"
         yield "</main>"
 
     def _turn_html(self, turn: RecordedTurn) -> Iterator[str]:

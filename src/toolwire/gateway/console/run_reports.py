@@ -96,7 +96,7 @@ class RunReports:
             "prompt": _prompt(run)[:_MAX_PROMPT],
         }
         if ended is not None:
-            summary |= {"turns_count": ended.turns, "calls_count": ended.calls, "why": ended.why[:MAX_TEXT]}
+            summary |= {"turns_count": ended.turns, "calls_count": ended.calls, "reason": ended.reason[:MAX_TEXT]}
             summary["usage"] = None if ended.usage is None else _usage(ended.usage)
         return summary
 

@@ -26,28 +26,28 @@ _CALLER_HINTS: dict[Caller, str] = {
 def admit_call(
     call: ToolCall, id: str, catalog: ToolCatalog, policy: Policy, *, repair: bool = False, caller: Caller = "direct"
 ) -> PendingCall:
-    """Validate a call and apply the policy, or refuse it with a message for the model.
+    """Validate a call and apply the policy, or reject it with a message for the model.
 
     `repair` allows fixing almost valid arguments. `caller` is `direct` for the model itself, or a program that it
-    wrote. A refused call is returned too, with its refusal set.
+    wrote. A rejected call is returned too, with its rejection set.
     """
     tool = catalog.tools.get(call.name)
     if tool is None:
         available = [name for name, candidate in catalog.tools.items() if _accepts_caller(candidate, caller)]
         return PendingCall(
-            call=call, id=id, refusal=unknown_tool_message(call.name, available), refusal_kind="unknown_tool"
+            call=call, id=id, rejection=unknown_tool_message(call.name, available), rejection_kind="unknown_tool"
         )
     if not call.complete and (call.shape == "freeform" or is_truncated(call.arguments)):
         message = f"the arguments of {call.name} were truncated; nothing was run"
-        return PendingCall(call=call, id=id, tool=tool, refusal=message, refusal_kind="truncated")
+        return PendingCall(call=call, id=id, tool=tool, rejection=message, rejection_kind="truncated")
     try:
         arguments, repairs = read_arguments(tool, call.arguments, repair=repair)
     except CallValidationError as invalid:
-        return PendingCall(call=call, id=id, tool=tool, refusal=str(invalid), refusal_kind=invalid.kind)
+        return PendingCall(call=call, id=id, tool=tool, rejection=str(invalid), rejection_kind=invalid.kind)
     text = json.dumps(arguments, ensure_ascii=False) if repairs else call.arguments
     if not _accepts_caller(tool, caller):
         message = f"{call.name} may not be called {_CALLER_HINTS[caller]}"
-        return PendingCall(call=call, id=id, tool=tool, validated_text=text, refusal=message, refusal_kind="denied")
+        return PendingCall(call=call, id=id, tool=tool, validated_text=text, rejection=message, rejection_kind="denied")
     pending = PendingCall(
         call=call, id=id, tool=tool, validated_text=text, repairs=repairs, is_program_call=caller == "code"
     )

@@ -29,7 +29,7 @@ from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.outputs import as_output, bound_output, truncate_middle
 from toolwire.runtime.calls.validation import CallValidationError, check_output
 from toolwire.runtime.model import Model
-from toolwire.runtime.run.budget import Budget, CallingRun
+from toolwire.runtime.run.budget import Budget, ParentRun
 from toolwire.runtime.run.events import CallEnded, CallLogged, CallProgressed, CallRecord, CallStarted, RunEvent
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity
@@ -39,7 +39,7 @@ from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, To
 
 def has_conflict(second: PendingCall, first: PendingCall) -> bool:
     """Return True if two calls use a common resource, such as a file, and so must not run at the same time."""
-    if second.tool is None or first.tool is None or second.refusal or first.refusal:
+    if second.tool is None or first.tool is None or second.rejection or first.rejection:
         return False
     second_uses, first_uses = second.tool.resources(second.arguments), first.tool.resources(first.arguments)
     return second_uses is None or first_uses is None or bool(second_uses & first_uses)
@@ -227,9 +227,9 @@ class Executor:
         self._nested_usage[outer.id] = add_usage(self._nested_usage.get(outer.id), usage)
 
     def _skip_result(self, pending: PendingCall) -> ToolOutput | None:
-        """Return the result of a call that must not run (refused, answered by the user or denied); else None."""
-        if pending.refusal:
-            return _error_output(pending.refusal, pending.refusal_kind)
+        """Return the result of a call that must not run (rejected, answered by the user or denied); else None."""
+        if pending.rejection:
+            return _error_output(pending.rejection, pending.rejection_kind)
         if pending.output is not None:
             return pending.output
         if pending.verdict == "allow":
@@ -254,7 +254,7 @@ class Executor:
         """Run the tool as step `step_name` of the run, and retry transient failures of repeatable tools."""
         tool = pending.tool
         if tool is None:
-            raise AssertionError("calls without a tool are refused earlier")
+            raise AssertionError("calls without a tool are rejected earlier")
         self._on_event(CallStarted(call_id=pending.id, tool=tool.name))
         start, attempt = time.time(), 0
         arguments = pending.arguments
@@ -292,7 +292,7 @@ class Executor:
             ),
             model=self._model,
             call=partial(self._start_nested_call, pending),
-            calling_run=CallingRun(
+            parent_run=ParentRun(
                 budget=self._budget, on_event=self._on_event, add_usage=partial(self.add_nested_usage, pending)
             ),
         )
@@ -440,8 +440,8 @@ def _error_output(text: str, kind: str) -> ToolOutput:
 
 def _approval_summary(pending: PendingCall) -> str:
     """Describe for the record how the call was allowed or denied, and by whom or by which rule."""
-    if pending.refusal:
-        return f"refused: {pending.refusal_kind}"
+    if pending.rejection:
+        return f"rejected: {pending.rejection_kind}"
     if pending.output is not None:
         return "answered by hand"
     if pending.approval is not None and pending.verdict != "deny":

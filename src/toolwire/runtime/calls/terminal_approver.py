@@ -224,11 +224,11 @@ class UnattendedApprover(NoApprover):
         """Deny the call; warn once for each tool."""
         if request.tool not in self._warned:
             self._warned.add(request.tool)
-            warnings.warn(_denial_hint(request), CallDenied, stacklevel=2)
+            warnings.warn(_denial_hint(request), CallDeniedWarning, stacklevel=2)
         return "no"
 
 
-class CallDenied(UserWarning):
+class CallDeniedWarning(UserWarning):
     """A call was denied because it needs approval and there is no approver."""
 
 

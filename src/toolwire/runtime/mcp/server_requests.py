@@ -156,7 +156,7 @@ class ServerRequests:
         call.sampling_count += 1
         if call.sampling_count > sampler.config.requests:
             raise SamplingRefused(f"the limit is {sampler.config.requests} sampling requests per call")
-        run = call.context.calling_run
+        run = call.context.parent_run
         if call.budget is None and run is not None:
             call.budget = run.budget.nest(RunLimits())
         if call.budget is not None and (limit := call.budget.exceeded()) is not None:

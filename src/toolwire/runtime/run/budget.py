@@ -10,13 +10,13 @@ from toolwire.runtime.run.limits import RunLimits
 
 
 class Budget:
-    """The usage of a run, and its limits. The run of a sub-agent also respects the budgets of all its callers."""
+    """The usage of a run, and its limits. A sub-agent also respects those of the runs that called it."""
 
-    def __init__(self, limits: RunLimits, caller: "Budget | None" = None) -> None:
+    def __init__(self, limits: RunLimits, parent: "Budget | None" = None) -> None:
         self.usage: Usage | None = None
         """Usage of the run, including calls that have ended."""
         self._limits = limits
-        self._caller = caller
+        self._parent = parent
         self._nested: list[Budget] = []  # of running calls, whose usage is not part of `usage` yet
 
     def nest(self, limits: RunLimits) -> "Budget":
@@ -33,7 +33,7 @@ class Budget:
     @property
     def has_cost_limit(self) -> bool:
         """True if this run or one that called it has a limit on money."""
-        return self._limits.cost is not None or (self._caller is not None and self._caller.has_cost_limit)
+        return self._limits.cost is not None or (self._parent is not None and self._parent.has_cost_limit)
 
     @property
     def total(self) -> Usage | None:
@@ -46,7 +46,7 @@ class Budget:
     @property
     def remaining_tokens(self) -> int | None:
         """Tokens that the run may still use; None if no limit applies."""
-        remaining = None if self._caller is None else self._caller.remaining_tokens
+        remaining = None if self._parent is None else self._parent.remaining_tokens
         if self._limits.tokens is None:
             return remaining
         own = max(0, self._limits.tokens - tokens_used(self.total))
@@ -62,10 +62,10 @@ class Budget:
             return "tokens", f"{tokens_used(usage)} of {limits.tokens} tokens were used{estimated}"
         if limits.cost is not None and (usage.cost or 0.0) >= limits.cost:
             return "cost", f"{usage.cost or 0.0:.4g} of {limits.cost:g} US dollars were spent{estimated}"
-        return None if self._caller is None else self._caller.exceeded()
+        return None if self._parent is None else self._parent.exceeded()
 
 
-class CallingRun(Struct, frozen=True, kw_only=True):
+class ParentRun(Struct, frozen=True, kw_only=True):
     """The run that calls a sub-agent. Usage and events of the sub-agent count as its own, and its limits apply."""
 
     budget: Budget

@@ -11,23 +11,23 @@ from toolwire.canonical.response import Response, Usage
 
 StopCause = Literal[
     "finished",
-    "steps",
-    "time",
+    "turns",
+    "seconds",
     "tokens",
     "requests",
     "cost",
-    "repetition",
+    "repeats",
     "output",
     "length",
     "filtered",
-    "blocked",
+    "denied",
     "refused",
     "waiting",
     "cancelled",
     "failed",
 ]
 """Why a run ended: a complete answer, a limit, an answer that does not match the output type, the model's length limit
-or filter, a hook that refused, a refusal of the model, a pending approval, cancellation, or a failure."""
+or filter, a hook that denied, a refusal of the model, a pending approval, cancellation, or a failure."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class CallProposed(_EventStruct, frozen=True, kw_only=True, tag="call_proposed")
     """Verdict of the policy."""
     by: str = ""
     """Reason for the verdict."""
-    refused: str = ""
+    rejected: str = ""
     """Why the call can't run at all, if so."""
 
 
@@ -190,7 +190,7 @@ class RunEnded(_EventStruct, frozen=True, kw_only=True, tag="run_ended"):
 
     run: str
     stopped: StopCause
-    why: str = ""
+    reason: str = ""
     """Details of the stop cause."""
     text: str = ""
     """Text of the last response."""

@@ -30,16 +30,16 @@ def handoff_tool(agent: str, description: str) -> Tool:
     )
 
 
-def refuse_handoff(state: RunState, pending: PendingCall, limit: int) -> None:
-    """Refuse a hand-off beyond the limit, and all but the first of a turn; `state.pending` are the calls before it."""
-    if pending.tool is None or not pending.tool.handoff or pending.refusal:
+def check_handoff(state: RunState, pending: PendingCall, limit: int) -> None:
+    """Deny a hand-off beyond the limit, and all but the first of a turn; `state.pending` are the calls before it."""
+    if pending.tool is None or not pending.tool.handoff or pending.rejection:
         return
     if state.handoffs >= limit:
-        pending.refusal = f"denied: the limit of {limit} hand-offs was reached. Answer the user yourself."
+        pending.rejection = f"denied: the limit of {limit} hand-offs was reached. Answer the user yourself."
     elif any(_is_handoff(earlier) for earlier in state.pending):
-        pending.refusal = "denied: the conversation can move to one agent only, that of the first hand-off."
-    if pending.refusal:
-        pending.refusal_kind, pending.verdict = "denied", "deny"
+        pending.rejection = "denied: the conversation can move to one agent only, that of the first hand-off."
+    if pending.rejection:
+        pending.rejection_kind, pending.verdict = "denied", "deny"
 
 
 def handoff_target(
@@ -55,5 +55,5 @@ def handoff_target(
 
 
 def _is_handoff(pending: PendingCall) -> bool:
-    """Return True for a hand-off that was not refused."""
-    return pending.tool is not None and bool(pending.tool.handoff) and not pending.refusal
+    """Return True for a hand-off that was not denied."""
+    return pending.tool is not None and bool(pending.tool.handoff) and not pending.rejection

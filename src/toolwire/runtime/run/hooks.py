@@ -1,4 +1,4 @@
-"""Hooks: functions that run before and after each model request and each tool call, and may change or refuse it.
+"""Hooks: functions that run before and after each model request and each tool call, and may change or deny it.
 
 Hooks before a tool run before the policy and approvals, so that the user approves exactly the arguments that the tool
 gets. Their outcome is a step of the run: a resumed run takes it, and does not call the hooks again.
@@ -30,8 +30,8 @@ from toolwire.runtime.tool import Arguments, ToolOutput
 T = TypeVar("T")
 
 
-class Refused(ToolwireError):
-    """Raised by a hook to refuse a request, a response, a call or a result. The message is the reason."""
+class Denied(ToolwireError):
+    """Raised by a hook to deny a request, a response, a call or a result. The message is the reason."""
 
 
 class ProposedCall(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ AfterTool: TypeAlias = Callable[[RunContext[Any], ProposedCall, ToolOutput], Any
 class Hooks(Struct, frozen=True, kw_only=True):
     """Functions that run before and after each model request and each tool call of an agent.
 
-    A hook is a function or coroutine function. It returns None to change nothing, or raises `Refused`.
+    A hook is a function or coroutine function. It returns None to change nothing, or raises `Denied`.
     """
 
     before_model: BeforeModel | None = None
@@ -83,8 +83,8 @@ class RecordedHookOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     arguments: str | None = None
     """The changed arguments; None if no hook changed them."""
-    refusal: str = ""
-    """The reason why a hook refused the call."""
+    denial: str = ""
+    """The reason why a hook denied the call."""
 
 
 class HookChain:
@@ -95,7 +95,7 @@ class HookChain:
         self._step_log = step_log
 
     async def before_model(self, context: RunContext[Any], request: Request) -> Request:
-        """Return the request after the hooks have changed it; raise `Refused` if one refuses it."""
+        """Return the request after the hooks have changed it; raise `Denied` if one denies it."""
         for hooks in self._hooks:
             if hooks.before_model is not None:
                 changed: Request | None = await _resolve_optional(hooks.before_model(context, request))
@@ -103,7 +103,7 @@ class HookChain:
         return request
 
     async def after_model(self, context: RunContext[Any], response: Response) -> Response:
-        """Return the response after the hooks have changed it; raise `Refused` if one refuses it."""
+        """Return the response after the hooks have changed it; raise `Denied` if one denies it."""
         for hooks in reversed(self._hooks):
             if hooks.after_model is not None:
                 turn = _model_turn(response)
@@ -115,7 +115,7 @@ class HookChain:
     async def before_tool(self, context: RunContext[Any], pending: PendingCall, policy: Policy) -> None:
         """Run the hooks before a valid call. If they change its arguments, the policy is applied to the new ones."""
         tool = pending.tool
-        if tool is None or pending.refusal:
+        if tool is None or pending.rejection:
             return
         step = f"before_tool/{context.turn}/{pending.id}"
         stored = None if pending.edited else self._step_log.outcome(step)
@@ -127,9 +127,9 @@ class HookChain:
                 self._step_log.finish(step, msgspec.json.encode(outcome))
         else:
             return
-        if outcome.refusal:
-            pending.refusal, pending.refusal_kind = _denial(pending.call.name, outcome.refusal), "denied"
-            pending.verdict, pending.verdict_reason = "deny", outcome.refusal
+        if outcome.denial:
+            pending.rejection, pending.rejection_kind = _denial_message(pending.call.name, outcome.denial), "denied"
+            pending.verdict, pending.verdict_reason = "deny", outcome.denial
         if outcome.arguments is not None:
             pending.validated_text, pending.approval = outcome.arguments, None
             pending.hook_changes = ("arguments",)
@@ -144,9 +144,9 @@ class HookChain:
             call = ProposedCall(id=pending.id, tool=pending.call.name, arguments=pending.arguments)
             try:
                 arguments = await resolve(hooks.before_tool(context, call))
-            except Refused as refusal:
+            except Denied as denial:
                 pending.validated_text = text
-                return RecordedHookOutcome(refusal=str(refusal))
+                return RecordedHookOutcome(denial=str(denial))
             if arguments is not None and arguments != pending.arguments:
                 changed = pending.validated_text = _encode_arguments(pending, arguments)
         pending.validated_text = text
@@ -160,8 +160,8 @@ class HookChain:
             call = ProposedCall(id=pending.id, tool=pending.call.name, arguments=pending.arguments)
             try:
                 changed = await resolve(hooks.after_tool(context, call, output))
-            except Refused as refusal:
-                text = f"the result of {pending.call.name} was withheld ({refusal})"
+            except Denied as denial:
+                text = f"the result of {pending.call.name} was withheld ({denial})"
                 withheld = ToolOutput(content=(Text(text=text),), is_error=True, error_kind="withheld")
                 return replace(withheld, usage=output.usage)
             if changed is not None:
@@ -175,8 +175,8 @@ async def _resolve_optional(value: T | Awaitable[T | None] | None) -> T | None:
     return await value if inspect.isawaitable(value) else value
 
 
-def _denial(tool: str, reason: str) -> str:
-    """Return the message to the model about a call that a hook refused."""
+def _denial_message(tool: str, reason: str) -> str:
+    """Return the message to the model about a call that a hook denied."""
     return f"denied: {tool} was not run ({reason}). Do not try to do the same in another way."
 
 

@@ -28,7 +28,7 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     continuations: int = 3
     """Responses to continue after the model's own output limit; a limit set by `max_tokens` ends the run."""
     handoffs: int = 10
-    """Moves of the conversation to another agent; further ones are refused."""
+    """Moves of the conversation to another agent; further ones are denied."""
     parallel: int = 8
     """Concurrent tool calls."""
     history: int | None = None

@@ -45,9 +45,9 @@ from toolwire.runtime.run.events import (
     TurnStarted,
     text_events,
 )
-from toolwire.runtime.run.handoff import handoff_target, refuse_handoff
+from toolwire.runtime.run.handoff import check_handoff, handoff_target
 from toolwire.runtime.run.history import UsageEstimator, trim_history
-from toolwire.runtime.run.hooks import HookChain, Refused
+from toolwire.runtime.run.hooks import Denied, HookChain
 from toolwire.runtime.run.hosted_calls import HostedCallObserver
 from toolwire.runtime.run.limits import RunTimeout, with_deadline
 from toolwire.runtime.run.model_settings import (
@@ -153,8 +153,8 @@ class Loop:
                         yield event
         except ModelFailed as error:
             state.stopped, state.reason = "failed", str(error)
-        except Refused as refusal:
-            state.stopped, state.reason = "blocked", str(refusal)
+        except Denied as denial:
+            state.stopped, state.reason = "denied", str(denial)
         except RunCancelled as error:
             state.stopped, state.reason = "cancelled", str(error)
         except asyncio.CancelledError:
@@ -217,13 +217,13 @@ class Loop:
         repetition = self._detect_repetition(state)
         # Resuming a run that stopped for repetition means to continue it, so recorded turns do not stop it again.
         if repetition is not None and recorded is None:
-            state.stopped, state.reason = "repetition", repetition
+            state.stopped, state.reason = "repeats", repetition
 
     async def _check_response(self, state: RunState, response: Response) -> Response:
-        """Return a response as the hooks leave it. What a refused one used counts, too."""
+        """Return a response as the hooks leave it. The usage of a denied one counts, too."""
         try:
             return await self._hooks.after_model(self._run_context(state), response)
-        except Refused:
+        except Denied:
             self._add_usage(state, replace(usage_counts(response.usage) or Usage(), requests=1))
             raise
 
@@ -367,7 +367,7 @@ class Loop:
             pending = admit_call(self._forms.adapt_call(call), id, self._catalog, applied, repair=self._settings.repair)
             pending.requested_name = call.name
             if call.name not in self._output_tools:
-                refuse_handoff(state, pending, self._limits.handoffs)
+                check_handoff(state, pending, self._limits.handoffs)
                 await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
             yield call_proposed(pending)
@@ -466,7 +466,7 @@ class Loop:
         limits = self._settings.limits
         self._budget.settle(state.usage)
         if state.turn >= limits.turns:
-            return "steps", f"the limit of {limits.turns} turns was reached"
+            return "turns", f"the limit of {limits.turns} turns was reached"
         if self._remaining_seconds(state) == 0.0:
             return self._time_limit()
         return self._budget.exceeded()
@@ -477,8 +477,8 @@ class Loop:
         return None if seconds is None else max(0.0, state.started_at + seconds - self._clock())
 
     def _time_limit(self) -> tuple[StopCause, str]:
-        """Return the stop cause `time` with its description."""
-        return "time", f"the limit of {self._settings.limits.seconds:g} seconds was reached"
+        """Return the stop cause `seconds` with its description."""
+        return "seconds", f"the limit of {self._settings.limits.seconds:g} seconds was reached"
 
     # Second half of a turn: the tool calls
 

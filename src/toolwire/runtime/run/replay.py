@@ -22,7 +22,6 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.journal.differences import Difference, find_differences
 from toolwire.runtime.calls.approval import NO_APPROVER, ApprovalAnswer, ApprovalRequest
-from toolwire.runtime.function_tool import as_tool
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.run.events import CallRecord
 from toolwire.runtime.run.recorded_run import RecordedTurn
@@ -36,6 +35,7 @@ from toolwire.runtime.tool import (
     Toolset,
     ToolSource,
 )
+from toolwire.runtime.toolbox import source_tool
 
 RECORDING_END = "the recording ends here"
 
@@ -147,8 +147,7 @@ def replay_tools(tools: Sequence[ToolSource], turns: Sequence[RecordedTurn]) -> 
             case Toolset():
                 replayed.append(_ReplayToolset(source, results))
             case _:
-                tool = source.as_tool() if hasattr(source, "as_tool") else as_tool(source)
-                replayed.append(_replay_tool(tool, results))
+                replayed.append(_replay_tool(source_tool(source), results))
     return replayed
 
 

@@ -23,7 +23,7 @@ else:
 
 T = TypeVar("T")
 _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
-    {"failed", "steps", "time", "tokens", "requests", "cost", "repetition", "output", "length", "filtered", "blocked"}
+    {"failed", "turns", "seconds", "tokens", "requests", "cost", "repeats", "output", "length", "filtered", "denied"}
 )
 """Stop causes without a complete answer. A refusal is an answer of the model, so it is not among them."""
 
@@ -104,7 +104,7 @@ class Run(Generic[OutputT_co]):
     @property
     def reason(self) -> str:
         """A sentence that explains `stopped`."""
-        return self._result.why
+        return self._result.reason
 
     @property
     def citations(self) -> tuple[Citation, ...]:

@@ -10,7 +10,7 @@ from toolwire.journal.runs import RunStepLog
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
 from toolwire.runtime.policy import Policy
-from toolwire.runtime.run.budget import CallingRun
+from toolwire.runtime.run.budget import ParentRun
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.hooks import Hooks
 from toolwire.runtime.run.limits import RunLimits
@@ -65,7 +65,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
     settings: ModelSettings = field(default_factory=ModelSettings)
     deps: Any = None
-    caller: CallingRun | None = None  # of a sub-agent
+    parent: ParentRun | None = None  # of a sub-agent
     approver: Approver | None = None  # if the agent has none
     session: str | None = None
     lease: RunStepLog | None = None  # of a run that a worker took

@@ -30,7 +30,7 @@ _WRAPPER_NAMES = frozenset({"multi_tool_use.parallel", "multi_tool_use_parallel"
 def unwrap_batched_calls(messages: tuple[Message, ...], tool_names: Collection[str]) -> tuple[Message, ...]:
     """Replace each batch wrapper, one call that contains several, by the calls inside it.
 
-    A malformed wrapper stays, and is later refused as an unknown tool.
+    A malformed wrapper stays, and is later rejected as an unknown tool.
     """
     return _assign_unique_ids(tuple(_unwrap_message(message, tool_names) for message in messages))
 
@@ -137,9 +137,9 @@ class PendingCall(Struct, kw_only=True):
     tool: Tool | None = None
     verdict: Verdict = "deny"
     verdict_reason: str = ""
-    refusal: str = ""
+    rejection: str = ""
     """Message for the model if the call can't run, whatever the approval."""
-    refusal_kind: str = ""
+    rejection_kind: str = ""
     approval: Approval | None = None
     output: ToolOutput | None = None
     """A result given by the caller; the tool is not run."""
@@ -257,7 +257,7 @@ class RunState(Struct, kw_only=True):
         except CallValidationError as error:
             raise ToolwireError(str(error)) from None
         pending.validated_text, pending.edited, pending.repairs = text, True, ()
-        pending.refusal = pending.refusal_kind = ""
+        pending.rejection = pending.rejection_kind = ""
 
     def deny(self, call_id: str, reason: str = "", decided_by: str = "caller") -> None:
         """Deny one call; the model sees the reason."""
@@ -287,7 +287,7 @@ def run_ended(state: RunState) -> RunEnded:
     return RunEnded(
         run=state.run,
         stopped=state.stopped or "finished",
-        why=state.reason,
+        reason=state.reason,
         text=state.text,
         usage=state.usage,
         turns=state.turn,
@@ -298,8 +298,8 @@ def run_ended(state: RunState) -> RunEnded:
 def call_proposed(pending: PendingCall) -> CallProposed:
     """Build the event for a call that the model or a program requests."""
     call = pending.call
-    if pending.refusal:
-        return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, refused=pending.refusal)
+    if pending.rejection:
+        return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, rejected=pending.rejection)
     return CallProposed(
         call_id=pending.id,
         tool=call.name,

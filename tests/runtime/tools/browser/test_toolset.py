@@ -50,7 +50,7 @@ def test_only_allowed_actions_are_declared_and_accepted() -> None:
     assert restricted.native.computer.kinds == ("screenshot", "scroll")
     call = ToolCall(id="c", name="computer", arguments='{"actions": [{"kind": "click", "x": 1, "y": 1}]}')
     pending = admit_call(call, "c", ToolCatalog({"computer": restricted}), Policy(allow=["computer"]))
-    assert pending.refusal_kind == "schema"
+    assert pending.rejection_kind == "schema"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ export class RunsView {
     replace(this.detail, element('header', { class: 'run-head' },
       element('div', { class: 'detail-title' }, element('a', { class: 'button compact narrow-only', href: '#/runs', 'aria-label': 'Back to the list' }, icon('back')), stateBadge(run.state), element('h2', {}, run.id), button([icon('copy'), element('span', {}, 'Copy replay')], () => copyText(`toolwire runs replay ${run.id}`, 'Command'), { class: 'button push' })),
       element('dl', { class: 'facts' }, facts.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text)))),
-      run.why ? element('p', { class: 'hint' }, run.why) : null,
+      run.reason ? element('p', { class: 'hint' }, run.reason) : null,
       waiting.length ? element('div', { class: 'waiting-note' }, element('h3', {}, `${plural(waiting.length, 'call')} ${waiting.length === 1 ? 'waits' : 'wait'} for approval`), element('p', {}, 'Approve at the terminal:'), waiting.map((call) => element('p', {}, element('code', {}, `toolwire runs resume ${run.id} --approve ${call.id}`)))) : null),
     element('section', { class: 'message user' }, element('h3', {}, 'Prompt'), element('p', { class: 'prose' }, run.prompt)),
     run.turns.map((turn) => this.drawTurn(run, turn)));
