@@ -155,6 +155,11 @@ DIALECTS = {
 
 
 def request_body(dialect: Dialect, model: str, prompt: str, *, stream: bool, **fields: Any) -> Body:
-    """Return the body of a request; Gemini names the mode in its path."""
-    mode = {} if dialect.name == "gemini" else {"stream": stream}
+    """Return the body of a request; Gemini names the mode in its path.
+
+    Chat clients request usage, because providers do not report it for streams otherwise.
+    """
+    mode = {} if dialect.name == "gemini" else Body(stream=stream)
+    if dialect.name == "openai-chat" and stream:
+        mode["stream_options"] = {"include_usage": True}
     return {**dialect.body(model, prompt), **mode, **fields}
