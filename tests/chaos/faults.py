@@ -55,6 +55,13 @@ def _forget_responses() -> None:
     PendingResponse.flush = flush  # type: ignore[method-assign]
 
 
+def _miss_dead_gateways() -> None:
+    """Take a background response for alive, although its gateway was killed."""
+    from toolwire.gateway.state import background_jobs
+
+    background_jobs._DEAD_AFTER = float("inf")
+
+
 def _book_twice() -> None:
     """Book the usage of each request twice."""
     from toolwire.gateway.keys import ledger
@@ -96,6 +103,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "hide-doubt": _hide_doubt,
     "never-adopt": _never_adopt,
     "forget-responses": _forget_responses,
+    "miss-dead-gateways": _miss_dead_gateways,
     "book-twice": _book_twice,
     "drop-reservations": _drop_reservations,
     "ignore-budgets": _ignore_budgets,
