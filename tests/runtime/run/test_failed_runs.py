@@ -1,6 +1,9 @@
 """Runs without a complete answer raise and report their stop cause."""
 
 import asyncio
+import contextlib
+import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from toolwire import Agent, Policy, RunFailed, RunLimits
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Response, StopReason, Usage
 from toolwire.gateway.config import Config, LimitsSection, ProviderSection
+from toolwire.journal.runs import RunStore
+from toolwire.journal.store import JournalError
 from toolwire.runtime.run.result import Run
 
 BROKEN = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
@@ -88,6 +93,40 @@ def test_denied_or_waiting_call_is_no_failure() -> None:
     assert Agent(model, tools=[add], policy=Policy(deny=["add"])).run("go").ok
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})))
     assert Agent(model, tools=[add], approver=ScriptedApprover("later")).run("go").stopped == "waiting"
+
+
+def test_call_that_fails_while_its_run_is_cancelled_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
+    """A worker that lost the lease of a run cancels its task, and the call can't record its outcome."""
+
+    async def work() -> list[Any]:
+        loop, started, problems = asyncio.get_running_loop(), asyncio.Event(), list[Any]()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        store = RunStore(tmp_path / "runs.db")
+
+        @tw.tool
+        async def wait() -> None:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                store.close()
+
+        agent = Agent(ScriptedModel(model_turn(model_call("wait"))), tools=[wait], policy=ALLOW_ALL, journal=store)
+
+        async def follow() -> None:
+            async for _ in agent.stream("go"):
+                pass
+
+        task = asyncio.create_task(follow())
+        await started.wait()
+        task.cancel()
+        with contextlib.suppress(JournalError):  # the store is closed
+            await task
+        del task
+        gc.collect()
+        return problems
+
+    assert asyncio.run(work()) == []
 
 
 @pytest.mark.parametrize("begun", [True, False])

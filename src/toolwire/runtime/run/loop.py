@@ -500,6 +500,8 @@ class Loop:
             if not batch.done():
                 batch.cancel()
                 await asyncio.wait([batch])
+            if not batch.cancelled():
+                batch.exception()  # retrieved, also if another exception ends the turn
         calls = state.pending
         self._apply_outcomes(state, batch.result())
         if (target := handoff_target(state, calls, batch.result())) is not None:
