@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from tests.support.deadlines import run_event_loop
 from tests.support.runtime.scripted_agent import (
     ALLOW_ALL,
     ScriptedApprover,
@@ -96,37 +97,36 @@ def test_denied_or_waiting_call_is_no_failure() -> None:
 
 
 def test_call_that_fails_while_its_run_is_cancelled_leaves_no_unretrieved_exception(tmp_path: Path) -> None:
-    """A worker that lost the lease of a run cancels its task, and the call can't record its outcome."""
+    """A worker cancels the task of a run whose lease is lost, when the call can no longer record its outcome."""
 
-    async def work() -> list[Any]:
-        loop, started, problems = asyncio.get_running_loop(), asyncio.Event(), list[Any]()
+    async def work(steps: int) -> list[Any]:
+        loop, problems = asyncio.get_running_loop(), list[Any]()
         loop.set_exception_handler(lambda _, context: problems.append(context))
-        store = RunStore(tmp_path / "runs.db")
+        store = RunStore(tmp_path / f"runs-{steps}.db")
+
+        async def cancel() -> None:
+            await run_event_loop(steps)
+            task.cancel()
 
         @tw.tool
-        async def wait() -> None:
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                store.close()
+        async def stop() -> None:
+            store.close()
+            cancellations.append(asyncio.create_task(cancel()))
 
-        agent = Agent(ScriptedModel(model_turn(model_call("wait"))), tools=[wait], policy=ALLOW_ALL, journal=store)
+        agent = Agent(ScriptedModel(model_turn(model_call("stop"))), tools=[stop], policy=ALLOW_ALL, journal=store)
 
         async def follow() -> None:
             async for _ in agent.stream("go"):
                 pass
 
-        task = asyncio.create_task(follow())
-        await started.wait()
-        task.cancel()
-        with contextlib.suppress(JournalError):  # the store is closed
+        cancellations, task = list[Any](), asyncio.create_task(follow())
+        with contextlib.suppress(JournalError, asyncio.CancelledError):
             await task
-        del task
+        await asyncio.wait(cancellations)
         gc.collect()
         return problems
 
-    assert asyncio.run(work()) == []
+    assert [asyncio.run(work(steps)) for steps in range(12)] == [[]] * 12
 
 
 @pytest.mark.parametrize("begun", [True, False])
