@@ -1,7 +1,8 @@
 """Cost of stored state: `python -m benchmarks.state` compares SQLite and PostgreSQL with requests that store nothing.
 
 Each gateway is a process in front of a simulated model. Requests are sent one after the other, by turns, so that all
-gateways meet the same load of the machine.
+gateways meet the same load of the machine. Then the CPU time of a request is compared between one gateway and two that
+share a database.
 """
 
 import argparse
@@ -13,30 +14,57 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import psycopg
 
-from tests.support.postgres import run_postgres
+from tests.support.postgres import PostgresServer, run_postgres
+from toolwire.gateway.keys.client_key import create_secret, hash_secret
 
 _BODY: dict[str, Any] = {"model": "m", "input": "Say heliotrope."}
 _CASES: dict[str, dict[str, Any]] = {
     "stateless": {"store": False},
     "stored": {"store": True},
     "continued": {"store": True, "previous_response_id": ...},
+    "limited key": {"store": False},
 }
+_SECRET, _LIMITED_SECRET = create_secret(), create_secret()
+_CONFIG = f"""
+[server]
+seal_keys = ["a key of the benchmark"]
+[keys.open]
+hash = "{hash_secret(_SECRET)}"
+[keys.limited]
+hash = "{hash_secret(_LIMITED_SECRET)}"
+dollars_per_day = 1_000_000
+dollars_per_month = 1_000_000
+[models."*"]
+prices = {{input = 1, output = 1}}
+"""
+
+
+class _Gateway(NamedTuple):
+    """A running gateway and a client of it."""
+
+    pid: int
+    client: httpx.Client
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the gateway has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def _serve(folder: Path, state: str) -> Iterator[httpx.Client]:
-    """Run a gateway with this state section, and yield a client of it."""
+def _serve(folder: Path, state: str) -> Iterator[_Gateway]:
+    """Run a gateway with this state section."""
     folder.mkdir()
     config = folder / "toolwire.toml"
-    config.write_text(f'[server]\nseal_keys = ["a key of the benchmark"]\n[state]\n{state}\n', encoding="utf-8")
+    config.write_text(f"{_CONFIG}[state]\n{state}\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     command = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve", "--port", "0"]
     process = subprocess.Popen(
@@ -51,29 +79,29 @@ def _serve(folder: Path, state: str) -> Iterator[httpx.Client]:
         assert found is not None
         threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the gateway
         with httpx.Client(base_url=found[0], timeout=60) as client:
-            yield client
+            yield _Gateway(process.pid, client)
     finally:
         process.terminate()
         process.wait()
 
 
-def _send(client: httpx.Client, fields: dict[str, Any], previous: str) -> tuple[float, str]:
+def _send(client: httpx.Client, case: str, previous: str) -> tuple[float, str]:
     """Send one request; return its milliseconds and the id of the response."""
-    resolved = {name: previous if value is ... else value for name, value in fields.items()}
+    resolved = {name: previous if value is ... else value for name, value in _CASES[case].items()}
+    headers = {"authorization": f"Bearer {_LIMITED_SECRET if case == 'limited key' else _SECRET}"}
     began = time.perf_counter()
-    response = client.post("/v1/responses", json=_BODY | resolved)
+    response = client.post("/v1/responses", json=_BODY | resolved, headers=headers)
     milliseconds = 1000 * (time.perf_counter() - began)
     response.raise_for_status()
     return milliseconds, response.json()["id"]
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=300, help="requests of each kind to each gateway")
     parser.add_argument("--without-fsync", action="store_true", help="do not let PostgreSQL wait for the disk")
     arguments = parser.parse_args()
-    count = arguments.requests
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(run_postgres())
@@ -82,30 +110,73 @@ def main() -> None:
             database.execute("ALTER SYSTEM SET fsync = off")
             database.execute("SELECT pg_reload_conf()")
         database.execute("CREATE TABLE probe (body text)")
-        commits: list[float] = []
+        _compare_stores(folder, server.url, database, arguments.requests)
+        _compare_replicas(folder, server, arguments.requests)
+
+
+def _compare_stores(folder: Path, url: str, database: "psycopg.Connection[Any]", count: int) -> None:
+    """Print the durations of requests with each store, and that of an INSERT into another table."""
+    with ExitStack() as stack:
         clients = {
-            "memory": stack.enter_context(_serve(folder / "memory", 'path = ":memory:"')),
-            "sqlite": stack.enter_context(_serve(folder / "sqlite", f'path = "{folder}/state.db"')),
-            "postgresql": stack.enter_context(_serve(folder / "postgresql", f'url = "{server.url}"')),
+            name: stack.enter_context(_serve(folder / name, state)).client
+            for name, state in (
+                ("memory", 'path = ":memory:"'),
+                ("sqlite", f'path = "{folder}/state.db"'),
+                ("postgresql", f'url = "{url}"'),
+            )
         }
-        previous = {name: _send(client, {"store": True}, "")[1] for name, client in clients.items()}
+        commits: list[float] = []
+        previous = {name: _send(client, "stored", "")[1] for name, client in clients.items()}
         times: dict[tuple[str, str], list[float]] = {(case, name): [] for case in _CASES for name in clients}
         for number in range(count + 20):
             began = time.perf_counter()
             database.execute("INSERT INTO probe VALUES ('x')")
             commits.append(1000 * (time.perf_counter() - began))
-            for case, fields in _CASES.items():
+            for case in _CASES:
                 for name, client in clients.items():
-                    milliseconds, _ = _send(client, fields, previous[name])
+                    milliseconds, _ = _send(client, case, previous[name])
                     if number >= 20:
                         times[case, name].append(milliseconds)
+    commit = statistics.median(commits)
+    sys.stdout.write(f"one INSERT alone takes {commit:.2f} ms on this server\n")
     sys.stdout.write(f"{'median (90th percentile), ms':30}" + "".join(f"{name:>20}" for name in clients) + "\n")
-    sys.stdout.write(f"one INSERT alone takes {statistics.median(commits):.2f} ms on this server\n")
     for case in _CASES:
         cells = [times[case, name] for name in clients]
         texts = [f"{statistics.median(cell):.2f} ({statistics.quantiles(cell, n=10)[8]:.2f})" for cell in cells]
         added = statistics.median(cells[2]) - statistics.median(cells[0])
-        sys.stdout.write(f"{case:30}" + "".join(f"{text:>20}" for text in texts) + f"   PostgreSQL adds {added:+.2f}\n")
+        beyond = "" if case == "stateless" else f", {added - commit:+.2f} beyond the INSERT"
+        sys.stdout.write(
+            f"{case:30}" + "".join(f"{text:>20}" for text in texts) + f"   PostgreSQL adds {added:+.2f}{beyond}\n"
+        )
+
+
+def _compare_replicas(folder: Path, server: PostgresServer, count: int) -> None:
+    """Print the CPU time of requests to one gateway and to two, which share a database."""
+    with ExitStack() as stack:
+        urls = {"alone": server.create_database("alone"), "shared": server.create_database("shared")}
+        gateways = {
+            name: stack.enter_context(_serve(folder / name, f'url = "{urls[database]}"'))
+            for name, database in (("one", "alone"), ("first", "shared"), ("second", "shared"))
+        }
+        groups = {"one": [gateways["one"]], "two": [gateways["first"], gateways["second"]]}
+        last = {name: _send(group[0].client, "stored", "")[1] for name, group in groups.items()}
+        for number in range(-50, 3 * count):
+            if number == 0:
+                before = {name: _cpu_seconds(group) for name, group in groups.items()}
+            for name, group in groups.items():
+                _, last[name] = _send(
+                    group[number % len(group)].client, "stored" if number % 5 == 0 else "continued", last[name]
+                )
+        used = {name: 1000 * (_cpu_seconds(group) - before[name]) / (3 * count) for name, group in groups.items()}
+    sys.stdout.write(
+        f"CPU time of a request that stores its response: {used['one']:.3f} ms at one gateway, "
+        f"{used['two']:.3f} ms at two ({100 * (used['two'] / used['one'] - 1):+.1f} %)\n"
+    )
+
+
+def _cpu_seconds(gateways: Sequence[_Gateway]) -> float:
+    """Return the CPU time that gateways have used."""
+    return sum(gateway.cpu_seconds() for gateway in gateways)
 
 
 if __name__ == "__main__":

@@ -97,10 +97,16 @@ class PostgresConnection:
             return cursor
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run a transaction, rolled back on errors."""
-        with self._lock, self._convert_errors(), self.open().transaction():
-            yield
+    def transaction(self, *, pipelined: bool = False) -> Iterator[None]:
+        """Run a transaction, rolled back on errors.
+
+        If it is pipelined, the server's answer to a statement is waited for when its rows are fetched, and the number
+        of changed rows is known after that.
+        """
+        with self._lock, self._convert_errors():
+            connection = self.open()
+            with _pipeline(connection) if pipelined else contextlib.nullcontext(), connection.transaction():
+                yield
 
     def receive_notifications(self, timeout: float) -> list[str]:
         """Wait for notifications, and return their payloads; none after `timeout` seconds."""
@@ -157,6 +163,13 @@ class PostgresConnection:
                 self._connection = None
                 failure.lost = True
             raise failure from None
+
+
+def _pipeline(connection: "psycopg.Connection[Any]") -> contextlib.AbstractContextManager[object]:
+    """Return the pipeline mode of a connection, if the installed libpq has one."""
+    import psycopg  # noqa: PLC0415 - optional, and installed if there is a connection
+
+    return connection.pipeline() if psycopg.Pipeline.is_supported() else contextlib.nullcontext()
 
 
 def migrate(connection: "psycopg.Connection[Any]", schema: PostgresSchema) -> None:

@@ -110,9 +110,11 @@ SET requests = rates.requests + excluded.requests, tokens = rates.tokens + exclu
 """
 _DROP_RATES = "DELETE FROM rates WHERE minute < :minute"
 _SELECT_RATE = "SELECT requests, tokens FROM rates WHERE owner = :owner AND minute = :minute"
-_SELECT_SPENT = "SELECT coalesce(sum(nanodollars), 0) FROM usage WHERE owner = :owner AND day >= :since"
-_SELECT_RESERVED = """
-SELECT coalesce(sum(nanodollars), 0), count(*) FROM reservations WHERE owner = :owner AND at >= :since AND id <> :id
+_SELECT_MONEY = """
+SELECT
+    (SELECT coalesce(sum(nanodollars), 0) FROM usage WHERE owner = :owner AND day >= :day),
+    coalesce(sum(nanodollars), 0), count(*)
+FROM reservations WHERE owner = :owner AND at >= :since AND id <> :id
 """
 _RESERVE = """
 INSERT INTO reservations (id, owner, at, model, nanodollars) VALUES (:id, :owner, :at, :model, :nanodollars)
@@ -176,8 +178,13 @@ class LedgerDatabase(Protocol):
 
     name: str
 
-    def transaction(self, owner: str | None = None) -> "contextlib.AbstractContextManager[SqlConnection]":
-        """Run a transaction, alone among those of the same owner."""
+    def transaction(
+        self, owner: str | None = None, *, pipelined: bool = False
+    ) -> "contextlib.AbstractContextManager[SqlConnection]":
+        """Run a transaction, alone among those of the same owner.
+
+        If it is pipelined, the number of rows that a statement changed is known once later rows were fetched.
+        """
         ...
 
     def close(self) -> None:
@@ -194,7 +201,7 @@ class SqliteLedgerDatabase:
         self._connection: sqlite3.Connection | None = None
 
     @contextlib.contextmanager
-    def transaction(self, owner: str | None = None) -> Iterator[SqlConnection]:
+    def transaction(self, owner: str | None = None, *, pipelined: bool = False) -> Iterator[SqlConnection]:
         """Run a transaction, while no other runs."""
         with self._lock:
             try:
@@ -222,9 +229,9 @@ class PostgresLedgerDatabase:
         self._connection = PostgresConnection(url, POSTGRES_SCHEMA)
 
     @contextlib.contextmanager
-    def transaction(self, owner: str | None = None) -> Iterator[SqlConnection]:
+    def transaction(self, owner: str | None = None, *, pipelined: bool = False) -> Iterator[SqlConnection]:
         """Run a transaction, alone among those of the same owner."""
-        with self._connection.transaction():
+        with self._connection.transaction(pipelined=pipelined):
             if owner is not None:
                 self._connection.execute(_LOCK_OWNER, {"owner": owner})
             yield self._connection
@@ -247,17 +254,22 @@ class UsageLedger:
         One request of a key may exceed the remaining money or tokens, if no other is in progress. Otherwise the
         last dollars could never be spent, as most requests use far less than they reserve.
         """
-        with self._database.transaction(reservation.owner) as connection:
-            values = asdict(reservation)
-            del values["tokens"]
-            if connection.execute(_RESERVE, values).rowcount != 1:  # stored by an attempt whose answer was lost
+        periods = _money_periods(section, reservation) if section.limits_money else []
+        rate = {"owner": reservation.owner, "minute": reservation.minute}
+        values = asdict(reservation)
+        del values["tokens"]
+        with self._database.transaction(reservation.owner, pipelined=True) as connection:
+            stored = connection.execute(_RESERVE, values)
+            used = connection.execute(_SELECT_RATE, rate)
+            sums = [connection.execute(_SELECT_MONEY, {**values, **period.bounds}) for period in periods]
+            requests, tokens = used.fetchone() or (0, 0)
+            money = [rows.fetchone() for rows in sums]
+            if stored.rowcount != 1:  # stored by an attempt whose answer was lost
                 return
-            _check_rates(connection, section, reservation)
-            if section.limits_money:
-                _check_money(connection, section, reservation)
-            rate = {"owner": reservation.owner, "minute": reservation.minute}
+            _check_rates(section, reservation, requests, tokens)
+            for period, (spent, reserved, others) in zip(periods, money, strict=True):
+                _check_money(period, reservation, int(spent), int(reserved), others)
             connection.execute(_ADD_RATE, {**rate, "requests": 1, "tokens": reservation.tokens})
-            connection.execute(_DROP_RATES, {"minute": reservation.minute - 2})
 
     def settle(self, reservation: Reservation, used_tokens: int, rows: Sequence[UsageRow]) -> None:
         """End a reservation, and add what the request used; without effect if it has ended already."""
@@ -266,6 +278,7 @@ class UsageLedger:
         with self._database.transaction(reservation.owner) as connection:
             if connection.execute(_SETTLE, {"id": reservation.id}).rowcount == 1:
                 connection.execute(_ADD_RATE, rate)
+                connection.execute(_DROP_RATES, {"minute": reservation.minute - 2})
                 _add_usage(connection, rows)
 
     def add(self, batch: str, rows: Iterable[UsageRow]) -> None:
@@ -307,12 +320,8 @@ def _add_usage(connection: SqlConnection, rows: Iterable[UsageRow]) -> None:
         connection.execute(_ADD_USAGE, values)
 
 
-def _check_rates(connection: SqlConnection, section: KeySection, reservation: Reservation) -> None:
+def _check_rates(section: KeySection, reservation: Reservation, requests: int, tokens: int) -> None:
     """Raise `LimitExceeded` if a limit per minute is reached."""
-    if section.requests_per_minute is None and section.tokens_per_minute is None:
-        return
-    values = {"owner": reservation.owner, "minute": reservation.minute}
-    requests, tokens = connection.execute(_SELECT_RATE, values).fetchone() or (0, 0)
     wait = 60 - reservation.at % 60
     if section.requests_per_minute is not None and requests >= section.requests_per_minute:
         raise LimitExceeded(f"{section.requests_per_minute} requests per minute (requests_per_minute)", wait)
@@ -322,24 +331,38 @@ def _check_rates(connection: SqlConnection, section: KeySection, reservation: Re
         raise LimitExceeded(f"{message} may need {reservation.tokens}", wait)
 
 
-def _check_money(connection: SqlConnection, section: KeySection, reservation: Reservation) -> None:
-    """Raise `LimitExceeded` if the money of the day or the month may not suffice."""
+class _Period(Struct, frozen=True):
+    """A day or a month (UTC) with a limit in dollars."""
+
+    name: str
+    limit: float
+    start: datetime
+    end: datetime
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """Its start as parameters of `_SELECT_MONEY`."""
+        return {"day": self.start.date().isoformat(), "since": self.start.timestamp()}
+
+
+def _money_periods(section: KeySection, reservation: Reservation) -> list[_Period]:
+    """Return the day and the month of a reservation, as far as they are limited."""
     now = datetime.fromtimestamp(reservation.at, UTC)
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
-    periods = (
-        ("dollars_per_day", section.dollars_per_day, day, day + timedelta(days=1)),
-        ("dollars_per_month", section.dollars_per_month, month, (month + timedelta(days=32)).replace(day=1)),
-    )
-    for name, limit, start, end in periods:
-        if limit is None:
-            continue
-        values: dict[str, Any] = {"owner": reservation.owner, "since": start.date().isoformat()}
-        (spent,) = connection.execute(_SELECT_SPENT, values).fetchone()
-        values |= {"since": start.timestamp(), "id": reservation.id}
-        reserved, others = connection.execute(_SELECT_RESERVED, values).fetchone()
-        left = round(limit * 1e9) - int(spent) - int(reserved)
-        if left <= 0 or (others and reservation.nanodollars > left):
-            message = f"${limit:g} ({name}): ${int(spent) / 1e9:.4f} are spent and ${int(reserved) / 1e9:.4f} reserved"
-            message += f", and this request may need ${reservation.nanodollars / 1e9:.4f}"
-            raise LimitExceeded(message, end.timestamp() - reservation.at)
+    periods = []
+    if section.dollars_per_day is not None:
+        periods.append(_Period("dollars_per_day", section.dollars_per_day, day, day + timedelta(days=1)))
+    if section.dollars_per_month is not None:
+        next_month = (month + timedelta(days=32)).replace(day=1)
+        periods.append(_Period("dollars_per_month", section.dollars_per_month, month, next_month))
+    return periods
+
+
+def _check_money(period: _Period, reservation: Reservation, spent: int, reserved: int, others: int) -> None:
+    """Raise `LimitExceeded` if the money of a period may not suffice."""
+    left = round(period.limit * 1e9) - spent - reserved
+    if left <= 0 or (others and reservation.nanodollars > left):
+        message = f"${period.limit:g} ({period.name}): ${spent / 1e9:.4f} are spent and ${reserved / 1e9:.4f} reserved"
+        message += f", and this request may need ${reservation.nanodollars / 1e9:.4f}"
+        raise LimitExceeded(message, period.end.timestamp() - reservation.at)
