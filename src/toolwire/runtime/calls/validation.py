@@ -22,6 +22,7 @@ import msgspec
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 from toolwire.installation import require_extra
+from toolwire.runtime.calls.plain_schemas import is_plainly_valid
 from toolwire.runtime.tool import Arguments, Tool
 
 MAX_REFERENCE_DEPTH = 64
@@ -277,6 +278,7 @@ def _resolve_reference(schema: Any, root: Any) -> Any:
 
 _MAX_ERRORS = 10
 _MAX_MESSAGE_LENGTH = 300
+_MAX_COMPILED = 512  # about 8 MB
 
 
 class InvalidSchema(ToolwireError):
@@ -401,7 +403,7 @@ def _reject_constant(word: str) -> NoReturn:
 _STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_names, parse_constant=_reject_constant)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MAX_COMPILED)
 def _validator(schema: bytes) -> Any:
     """Compile a JSON Schema to a validator; it never fetches references, and its patterns take bounded time."""
     import jsonschema_rs  # noqa: PLC0415 - only the runtime needs it
@@ -410,7 +412,7 @@ def _validator(schema: bytes) -> Any:
     return jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=pattern_options)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MAX_COMPILED)
 def _cached_cost(schema: bytes) -> tuple[float, int]:
     """Return the `validation_cost` of an encoded schema, computed once."""
     return validation_cost(json.loads(schema))
@@ -419,8 +421,11 @@ def _cached_cost(schema: bytes) -> tuple[float, int]:
 def describe_schema_errors(schema: bytes, value: Any) -> list[str]:
     """Return a line for each of the first validation errors of a value; empty if it is valid.
 
-    Raises `ValueError` if the schema itself is invalid, and `CallValidationError` if the check would take too long.
+    For a value that is not plainly valid, raises `ValueError` if the schema itself is invalid, and
+    `CallValidationError` if the check would take too long.
     """
+    if is_plainly_valid(msgspec.json.decode(schema), value):
+        return []
     return [_describe_error(error) for error in _find_errors(schema, value)]
 
 
