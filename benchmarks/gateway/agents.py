@@ -109,7 +109,8 @@ class Writer:
         return self.random.choice(_SERVERS)
 
     def _tool(self, agent: str, number: int, properties: int, describe: tuple[int, int] = (60, 900)) -> dict[str, Any]:
-        members = {self.name(): self._property(depth=0) for _ in range(properties)}
+        members: dict[str, Any] = {"reason": {"type": "string"}}
+        members |= {self.name(): self._property(depth=0) for _ in range(properties)}
         required = self.random.sample(list(members), self.random.randint(0, len(members)))
         schema: dict[str, Any] = {"type": "object", "properties": members}
         if required:
@@ -174,11 +175,14 @@ class Writer:
         agent.turns.append(Turn(number, question, results, random.random() < 0.05, text, calls))
 
     def _call(self, agent: Agent, number: int, index: int) -> Call:
+        """Return a call that fits its schema, but for one in twenty."""
         tool = self.random.choice(agent.tools)
         arguments: dict[str, Any] = {"reason": marker("a", number)}
         for name, schema in tool["input_schema"]["properties"].items():
-            if self.random.random() < 0.7:
+            if name != "reason" and (name in tool["input_schema"].get("required", ()) or self.random.random() < 0.7):
                 arguments[name] = self._value(schema)
+        if self.random.random() < 0.05:
+            arguments["other"] = {"reason": 1} if self.random.random() < 0.5 else []
         return Call(_call_id(agent.server, number, index), tool["name"], arguments)
 
     def _value(self, schema: dict[str, Any]) -> Any:
@@ -193,7 +197,7 @@ class Writer:
             case "boolean":
                 return random.random() < 0.5
             case "array":
-                return [self._value(schema["items"]) for _ in range(random.randint(1, 4))]
+                return [self._value(schema["items"]) for _ in range(random.randint(2, 4))]
             case "object":
                 return {name: self._value(member) for name, member in schema["properties"].items()}
             case _:
