@@ -108,18 +108,34 @@ def test_small_bodies_are_not_remembered() -> None:
     assert not is_known(memo, client_request(body))
 
 
+def numbered_requests(count: int) -> list[ClientRequest]:
+    """Return the requests of different conversations."""
+    return [client_request(conversation_body(3).replace(b"Read", b"Read%d" % number)) for number in range(count)]
+
+
 def test_the_least_recently_used_conversations_are_forgotten() -> None:
-    bodies = [client_request(conversation_body(3).replace(b"Read", b"Read%d" % number)) for number in range(20)]
-    memo = ConversationMemo(8 * 4 * len(bodies[0].body))
-    learn(memo, bodies[0])
-    for request in bodies[1:]:
+    requests = numbered_requests(20)
+    memo = ConversationMemo(32 * 5 * len(requests[0].body) // 3)  # three quarters hold 8 conversations
+    learn(memo, requests[0])
+    for request in requests[1:]:
         learn(memo, request)
-        assert is_known(memo, bodies[0])
+        assert is_known(memo, requests[0])
         assert is_known(memo, request)
-    known = [memo.find(request)._snapshot is not None for request in bodies]
+    known = [memo.find(request)._snapshot is not None for request in requests]
     assert known[0]
     assert known[-5:] == [True] * 5
     assert sum(known) <= 8
+
+
+def test_single_requests_do_not_displace_conversations() -> None:
+    requests = numbered_requests(20)
+    memo = ConversationMemo(8 * 5 * len(requests[0].body))
+    learn(memo, requests[0])
+    for request in requests[1:]:
+        send(memo, request)
+    known = [memo.find(request)._snapshot is not None for request in requests]
+    assert known[0]
+    assert 0 < sum(known) <= 3
 
 
 def test_a_conversation_larger_than_a_quarter_of_the_memo_is_not_remembered() -> None:

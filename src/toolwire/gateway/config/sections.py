@@ -171,7 +171,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     cooldown: NonNegativeFloat = 30
     heartbeat: PositiveFloat = 15
     exchanges: Natural = 10_000
-    history: Natural = 64 * 1024 * 1024
+    history: Natural = 128 * 1024 * 1024
     pauses: Natural = 5
     rounds: Natural = 25
     sockets: Natural = 1000

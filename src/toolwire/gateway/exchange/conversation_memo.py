@@ -27,9 +27,9 @@ _LIGHT_BODY = 4 * 1024 * 1024
 _LIGHT_PARTS = 4000
 _MAX_ENCODINGS = 2
 _EMPTY_SIZE = 2048
-_REQUEST_WEIGHT = 4
-"""Approximate memory of a decoded request per byte of its body: the body, the decoded strings, and the
-UTF-8 that Python keeps with each string once it is encoded."""
+_MESSAGE_WEIGHT = 4
+"""Approximate memory of decoded messages per byte: the strings, and the UTF-8 that Python keeps with each of them once
+it is encoded. The decoded tools are in a memo of their own."""
 
 _Key = tuple[str, str, str | None, bool | None, bytes]
 
@@ -44,6 +44,9 @@ class Conversation:
     def __init__(self, memo: "ConversationMemo", key: _Key | None = None) -> None:
         self.key = key  # None if the conversation is not to be remembered
         self._memo = memo
+        self.is_resent = False
+        """Whether a request has continued the conversation."""
+
         self._snapshot: RequestSnapshot | None = None
         self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
         self.digest_before = ConversationDigest().digest_before
@@ -78,7 +81,7 @@ class Conversation:
         if continued is None:
             return None
         check_request_counts(continued.request, limits, body)
-        self._snapshot = continued
+        self._snapshot, self.is_resent = continued, True
         self._memo.store(self)
         return continued.request
 
@@ -116,18 +119,24 @@ class Conversation:
 
     def count_bytes(self) -> int:
         """Return about how many bytes the conversation keeps alive."""
-        snapshot = self._snapshot
-        size = _EMPTY_SIZE if snapshot is None else _EMPTY_SIZE + _REQUEST_WEIGHT * len(snapshot.body)
-        return size + sum(len(encoding.data) for encoding in self._encodings.values())
+        snapshot, size = self._snapshot, _EMPTY_SIZE
+        if snapshot is not None:
+            end = snapshot.array_end or len(snapshot.body)
+            size += len(snapshot.body) + _MESSAGE_WEIGHT * (end - snapshot.start)
+        return size + sum([len(encoding.data) for encoding in self._encodings.values()])
 
 
 class ConversationMemo:
-    """The most recently used conversations, within a number of bytes; safe for use by several threads."""
+    """The most recently used conversations, within a number of bytes; safe for use by several threads.
+
+    A quarter is for conversations of which only one request is known, so that single requests do not displace agents.
+    """
 
     def __init__(self, limit: int) -> None:
         """Create a memo of at most `limit` bytes; 0 turns it off."""
         self._is_enabled = limit > 0
-        self._conversations: BoundedMemo[_Key, Conversation] = BoundedMemo(limit, limit // 4)
+        self._new: BoundedMemo[_Key, Conversation] = BoundedMemo(limit // 4, limit // 4)
+        self._resent: BoundedMemo[_Key, Conversation] = BoundedMemo(limit - limit // 4, limit // 4)
 
     def find(self, client_request: "ClientRequest") -> Conversation:
         """Return the conversation that a request belongs to, empty if it is new or not to be remembered."""
@@ -135,9 +144,12 @@ class ConversationMemo:
         if not self._is_enabled or len(body) < MIN_BODY or (start := find_messages(body, codec)) is None:
             return Conversation(self)
         key = (client_request.tenant, codec.name, route.model, route.stream, conversation_key(body, start))
-        return self._conversations.get(key) or Conversation(self, key)
+        return self._resent.get(key) or self._new.get(key) or Conversation(self, key)
 
     def store(self, conversation: Conversation) -> None:
         """Keep a conversation as the one used last, and forget the least recently used ones beyond the limit."""
-        if conversation.key is not None:
-            self._conversations.put(conversation.key, conversation, conversation.count_bytes())
+        if (key := conversation.key) is None:
+            return
+        memo, other = (self._resent, self._new) if conversation.is_resent else (self._new, self._resent)
+        other.remove(key)
+        memo.put(key, conversation, conversation.count_bytes())
