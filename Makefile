@@ -12,7 +12,7 @@ CACHE := .cache
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-laws test-faults test-postgres test-chaos test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers test-deployment fuzz check format bench bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
+.PHONY: help serve test test-laws test-faults test-postgres test-chaos test-switching test-agents record-agents host-matrix test-comply test-frameworks test-mcp test-install test-servers test-deployment fuzz check format bench bench-instructions bench-gateway bench-search bench-cache bench-code golden test-sandbox test-browser test-console bench-browser matrix docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ bench: $(READY) ## run the translation benchmark
 
 bench-browser: $(READY) ## measure the browser overhead over Playwright (needs Chromium)
 	$(BIN)/python -m benchmarks.browser $(ARGUMENTS)
+
+bench-instructions: $(READY) ## count the instructions of translations, compared with a revision (needs valgrind); ARGUMENTS='--base REVISION'
+	$(BIN)/python -m benchmarks.instructions $(ARGUMENTS)
 
 bench-gateway: $(READY) ## measure cost, delays and memory of the gateway, compared with nginx and other gateways; ARGUMENTS=--quick
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
