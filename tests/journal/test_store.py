@@ -81,6 +81,7 @@ OTHERS: dict[str, Any] = {
     "answered": 0.75,
     "ended": 1.5,
     "usage": {"input_tokens": 3, "total": 4},
+    "cost": 0.000000123,
     "response_id": "msg_1",
     "response_model": "big",
     "stop_reasons": ["end_turn"],

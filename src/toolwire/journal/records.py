@@ -17,8 +17,9 @@ from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.protocols import PROTOCOLS
 
 USAGE_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
+_NANO = 1_000_000_000
 UniqueFields = tuple[str, float, float | None, float | None, float, str | None, tuple[int | None, ...]]
-"""The fields that differ in every record: id, times, response id and usage."""
+"""The fields that differ in every record: id, times, response id, and usage with the cost in nanodollars."""
 
 
 class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -87,6 +88,8 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     ended: float = 0.0
     """Seconds until the client had the complete response."""
     usage: dict[str, int] = field(default_factory=dict)
+    cost: float | None = None
+    """US dollars; None if the price of the model or the usage is unknown."""
     response_id: str | None = None
     """Provider's id of the response."""
     response_model: str | None = None
@@ -108,7 +111,8 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     def unique_fields(self) -> UniqueFields:
         """The fields that differ in every record."""
         counts = tuple([self.usage.get(name) for name in USAGE_COUNTS])
-        return self.id, self.at, self.sent, self.answered, self.ended, self.response_id, counts
+        cost = None if self.cost is None else round(self.cost * _NANO)
+        return self.id, self.at, self.sent, self.answered, self.ended, self.response_id, (*counts, cost)
 
     @property
     def repeated_fields(self) -> tuple[Any, ...]:
@@ -161,7 +165,7 @@ def record_size(losses: Sequence[Loss], bodies: Bodies | None) -> int:
     return 500 + 200 * len(losses) + (0 if bodies is None else len(bodies))
 
 
-_UNIQUE_FIELDS = ("id", "at", "sent", "answered", "ended", "response_id", "usage")
+_UNIQUE_FIELDS = ("id", "at", "sent", "answered", "ended", "response_id", "usage", "cost")
 _repeated_fields = attrgetter(*(name for name in Record.__struct_fields__ if name not in (*_UNIQUE_FIELDS, "bodies")))
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Record | UniqueFields])
@@ -241,8 +245,11 @@ def decode_records(data: bytes) -> list[Record]:
         else:
             id, at, sent, answered, ended, response_id, counts = item
             usage = {name: count for name, count in zip(USAGE_COUNTS, counts, strict=False) if count is not None}
+            nanodollars = counts[len(USAGE_COUNTS)] if len(counts) > len(USAGE_COUNTS) else None
+            cost = None if nanodollars is None else nanodollars / _NANO
             times = {"at": at, "sent": sent, "answered": answered, "ended": ended}
-            records.append(replace(records[-1], id=id, **times, response_id=response_id, usage=usage, bodies=None))
+            changes = {"id": id, **times, "response_id": response_id, "usage": usage, "cost": cost, "bodies": None}
+            records.append(replace(records[-1], **changes))
     return records
 
 

@@ -21,6 +21,7 @@ from tests.support.servers.asgi import serve_app
 from tests.support.servers.http_responses import CHAT_RESPONSE, http_response, openai_error_body
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire import __version__
+from toolwire.cli.output.exchange_report import format_record
 from toolwire.journal.records import decode_recorded_response
 from toolwire.upstream.provider import parse_origin
 from toolwire.upstream.simulator.app import Simulator
@@ -80,6 +81,23 @@ def test_recorded_losses_equal_reported_losses(stream: bool, tmp_path: Path) -> 
 
     with serve_app(Simulator()) as base_url:
         run_async(work(base_url))
+
+
+@pytest.mark.parametrize(
+    ("price", "cost"), [('[models."m"]\nprices = {input = 1000.0, output = 2000.0}', 0.011), ("", None)]
+)
+def test_cost_of_each_exchange_is_recorded(price: str, cost: float | None, tmp_path: Path) -> None:
+    async def work() -> None:
+        upstream = ScriptedUpstream(CHAT_RESPONSE, CHAT_RESPONSE, http_response("400 Bad", openai_error_body("no")))
+        async with run_gateway_with(upstream, extra_config=f"{journal_config(tmp_path, '')}\n{price}") as gateway:
+            for _ in range(3):
+                await (await gateway.send_question("anthropic")).read(100_000)
+        records = read_journal(tmp_path)
+        assert [record.cost for record in records] == [cost, cost, None]  # the last request was refused
+        text = "".join(map(format_record, records))
+        assert text.count("$0.0110") == (0 if cost is None else 2)
+
+    run_async(work())
 
 
 def test_many_exchanges_are_recorded_separately(tmp_path: Path) -> None:

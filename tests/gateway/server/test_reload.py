@@ -15,6 +15,7 @@ import pytest
 from tests.support.gateway.process import (
     MESSAGES_REQUEST,
     PROCESS_DEADLINE,
+    GatewayProcess,
     keyless_environment,
     open_stream,
     serve_slow_upstream,
@@ -22,6 +23,7 @@ from tests.support.gateway.process import (
     wait_for_process,
 )
 from tests.support.runtime.fork_server import MAIN_PROGRAM
+from toolwire.gateway.keys.client_key import create_secret, hash_secret
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,31 @@ def test_sighup_reloads_the_configuration_and_keeps_streams(workers: int, tmp_pa
                 assert gateway.post(MESSAGES_REQUEST).status_code == 401
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
+
+
+def test_key_is_revoked_by_deleting_it_and_reloading(tmp_path: Path) -> None:
+    secrets = {"alice": create_secret(), "bob": create_secret()}
+    tables = {name: f'[keys.{name}]\nhash = "{hash_secret(secret)}"\n' for name, secret in secrets.items()}
+
+    def status(gateway: GatewayProcess, name: str) -> int:
+        return httpx.get(f"{gateway.root}/v1/models", headers={"x-api-key": secrets[name]}).status_code
+
+    file = tmp_path / "toolwire.toml"
+    with (
+        serve_slow_upstream(tmp_path) as released,
+        serve_with_workers(tmp_path, "--workers", "1", "--model", "up/m") as gateway,
+    ):
+        providers = file.read_text()
+        assert status(gateway, "alice") == 200
+        file.write_text(f"{providers}\n{tables['alice']}{tables['bob']}")
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_for_process(lambda: gateway.get("/v1/models").status_code == 401)
+        assert (status(gateway, "alice"), status(gateway, "bob")) == (200, 200)
+        file.write_text(f"{providers}\n{tables['bob']}")
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_for_process(lambda: status(gateway, "alice") == 401)
+        assert status(gateway, "bob") == 200
+        released.set()
 
 
 def test_closed_terminal_stops_the_gateway(tmp_path: Path) -> None:

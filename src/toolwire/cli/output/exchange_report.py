@@ -111,6 +111,8 @@ def format_record(record: "Record") -> str:
         fields.append("stream")
     if record.usage:
         fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
+    if record.cost is not None:
+        fields.append(f"${record.cost:.4f}")
     if count := sum(loss.severity != "info" for loss in record.losses):
         fields.append(f"losses={count}")
     if count := _count_invalid(record.calls):
@@ -133,7 +135,9 @@ def print_record(record: "Record", *, with_info: bool = False) -> None:
     stages = ", ".join(f"{stage} {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
     print_line(f"after {stages}")
     if record.usage:
-        print_line("usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items()), indent=2)
+        counts = [f"{name} {count}" for name, count in record.usage.items()]
+        cost = "unknown, as the price of the model is" if record.cost is None else f"${record.cost:.6f}"
+        print_line(f"usage {', '.join(counts)}, cost {cost}", indent=2)
     if record.calls:
         print_line("calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items()), indent=2)
     for loss in record.losses:

@@ -25,6 +25,7 @@ from toolwire.gateway.keys.accounting import Accounting, FinishedRequest
 from toolwire.gateway.keys.ledger import Reservation
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses
 from toolwire.gateway.observability.metrics import LossStore, Metrics
+from toolwire.gateway.providers.price_book import PriceBook
 from toolwire.gateway.server.auth import Principal
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.loss_reports import SharedLossReports
@@ -100,6 +101,8 @@ class FinishedExchange(Struct, gc=False):
     stop_reasons: tuple[Stop | None, ...] = ()
     losses: list[Loss] = []
     bodies: Bodies | None = None
+    prices: PriceBook | None = None
+    """The prices of models; None if the cost is not recorded."""
 
     @property
     def size(self) -> int:
@@ -117,8 +120,16 @@ class FinishedExchange(Struct, gc=False):
             None if self.responded_at is None else self.responded_at - started_at,
             self.ended_at - started_at,
             self.response_id,
-            () if request.usage is None else _usage_counts(request.usage),
+            () if request.usage is None else (*_usage_counts(request.usage), self._nanodollars()),
         )
+
+    def _nanodollars(self) -> int | None:
+        """Return the cost in nanodollars; None if it is unknown. It may load prices, so it belongs in a thread."""
+        request = self.request_record
+        if self.prices is None or request.usage is None:
+            return None
+        price = self.prices.price(request.provider, request.model, request.usage)
+        return None if price is None else round(price * 1_000_000_000)
 
     @property
     def repeated_fields(self) -> tuple[Any, ...]:
@@ -142,7 +153,7 @@ class FinishedExchange(Struct, gc=False):
 
     def to_record(self) -> Record:
         """Build the journal record."""
-        request, started_at = self.request_record, self.request_record.started_at
+        request, started_at, nanodollars = self.request_record, self.request_record.started_at, self._nanodollars()
         return Record(
             id=request.id,
             at=self.at,
@@ -162,6 +173,7 @@ class FinishedExchange(Struct, gc=False):
             answered=None if self.responded_at is None else self.responded_at - started_at,
             ended=self.ended_at - started_at,
             usage={} if request.usage is None else _named_counts(_usage_counts(request.usage)),
+            cost=None if nanodollars is None else nanodollars / 1_000_000_000,
             response_id=self.response_id,
             response_model=self.response_model,
             stop_reasons=[stop.reason for stop in self.stop_reasons if stop is not None],
@@ -173,7 +185,11 @@ class FinishedExchange(Struct, gc=False):
 
 
 def build_recorder(
-    config: Config, redactor: Redactor, environment: Mapping[str, str], log: Callable[[str], None]
+    config: Config,
+    redactor: Redactor,
+    environment: Mapping[str, str],
+    log: Callable[[str], None],
+    prices: PriceBook,
 ) -> "Recorder | None":
     """Build the recorder for journal and telemetry; None if both are off."""
     section, sinks, captures_bodies = config.journal, list[RecordSink](), False
@@ -189,15 +205,16 @@ def build_recorder(
     if not sinks:
         return None
     journal = JournalWriter(sinks, redactor, section.queue, lambda message: log(f"journal: {message}"))
-    return Recorder(journal, config.limits.answer if captures_bodies else 0)
+    return Recorder(journal, config.limits.answer if captures_bodies else 0, prices)
 
 
 class Recorder:
     """Captures exchanges and adds them to the journal; `limit` is the recorded size of a body, 0 for none."""
 
-    def __init__(self, journal: JournalWriter, limit: int) -> None:
+    def __init__(self, journal: JournalWriter, limit: int, prices: PriceBook | None = None) -> None:
         self.journal = journal
         self._limit = limit
+        self._prices = prices
 
     def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> ExchangeCapture:
         """Start capturing an exchange."""
@@ -214,7 +231,7 @@ class Recorder:
         response = capture.response
         job = None if response is None or isinstance(response, BackgroundJob) else response.job
         if job is None or job.task is None:
-            self.journal.add(finish_exchange(request_record, capture, with_bodies=bool(self._limit)))
+            self._add(request_record, capture)
         else:
             job.task.add_done_callback(lambda _: self._record_job(request_record, capture, job))
 
@@ -227,7 +244,13 @@ class Recorder:
             capture.append_body(job.final_body)
         if job.failure is not None:
             request_record.status, request_record.error = job.failure.status or 502, job.failure.message
-        self.journal.add(finish_exchange(request_record, capture, with_bodies=bool(self._limit)))
+        self._add(request_record, capture)
+
+    def _add(self, request_record: RequestRecord, capture: ExchangeCapture) -> None:
+        """Add a finished exchange to the journal."""
+        finished = finish_exchange(request_record, capture, with_bodies=bool(self._limit))
+        finished.prices = self._prices
+        self.journal.add(finished)
 
 
 class Observability(Struct, frozen=True):

@@ -173,7 +173,7 @@ def build_gateway(
         log=log.add_record,
         resources=Resources(conversation_state, config.limits),
         token_counter=TokenCounter(dispatcher, transport),
-        recorder=build_recorder(config, redactor, environment, log.write_line),
+        recorder=build_recorder(config, redactor, environment, log.write_line, prices),
         console=build_console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment),
         accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
         scoreboard=shared_resources.scoreboard,
