@@ -6,7 +6,6 @@ docs/decisions/0018-large-bodies-in-worker-threads.md.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,42 +18,52 @@ from toolwire.canonical.request import Request
 from toolwire.codec.wire.reader import decode_elements, decode_members
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error
+from toolwire.gateway.use_counts import UseCounts
 from toolwire.upstream.provider import Provider
 
 
 class Quota:
-    """A limit on concurrent streams, websockets or background responses, in total and for each key."""
+    """A limit on concurrent streams, websockets or background responses of all workers, in total and for each key."""
 
-    def __init__(self, noun: str, limit: int, share: int, publish: Callable[[int], None] | None = None) -> None:
-        """Create a quota of `limit` uses, of which one key may hold `share`; `publish` receives the number in use."""
-        self.used = 0
+    def __init__(
+        self,
+        noun: str,
+        limit: int,
+        share: int,
+        counts: UseCounts | None = None,
+        publish: Callable[[int], None] | None = None,
+    ) -> None:
+        """Create a quota of `limit` uses, of which one key may hold `share`; `publish` receives this worker's uses."""
         self._noun = noun
         self._limit = limit
         self._share = share
+        self._counts = counts or UseCounts()
         self._publish = publish
-        self._used_by_tenant: Counter[str] = Counter()
+
+    @property
+    def used(self) -> int:
+        """The uses in this worker."""
+        return self._counts.own_total
 
     def acquire(self, tenant: str) -> None:
         """Count one more use by this key's tenant, or raise `RequestRejected` if there are too many."""
-        if self.used >= self._limit:
+        self._adjust(tenant, 1)
+        if self._counts.total() > self._limit:
+            self._adjust(tenant, -1)
             message = f"too many {self._noun} at once"
             raise RequestRejected(ApiError(kind="overloaded", message=message, status=503))
-        if self._used_by_tenant[tenant] >= self._share:
+        if self._counts.total_of(tenant) > self._share:
+            self._adjust(tenant, -1)
             message = f"this key already has {self._share} {self._noun}, its share (limits.key_share): end one first"
             raise RequestRejected(ApiError(kind="rate_limit", message=message, status=429))
-        self._used_by_tenant[tenant] += 1
-        self._adjust(1)
 
     def release(self, tenant: str) -> None:
         """Count one use less by this key's tenant."""
-        self._used_by_tenant[tenant] -= 1
-        if not self._used_by_tenant[tenant]:
-            del self._used_by_tenant[tenant]
-        self._adjust(-1)
+        self._adjust(tenant, -1)
 
-    def _adjust(self, delta: int) -> None:
+    def _adjust(self, tenant: str, change: int) -> None:
         """Change the number in use, and publish it."""
-        self.used += delta
+        self._counts.add(tenant, change)
         if self._publish is not None:
             self._publish(self.used)
 
@@ -117,21 +126,32 @@ class BodyExecutor:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class BodyBudget(Struct):
-    """A limit on the bytes of all large request bodies held at once (`limits.bodies`)."""
+class BodyBudget:
+    """A limit on the bytes of all large request bodies that the workers hold at once (`limits.bodies`)."""
 
-    limit: int
-    used: int = 0
+    def __init__(self, limit: int, counts: UseCounts | None = None) -> None:
+        self._limit = limit
+        self._counts = counts or UseCounts()
+
+    @property
+    def used(self) -> int:
+        """The bytes that are reserved in this worker."""
+        return self._counts.own_total
 
     def reserve(self, reserved: int, size: int) -> int:
         """Reserve bytes for a body of `size`, of which `reserved` are reserved already; return those reserved now."""
         if size <= UNCOUNTED_BODY:
             return reserved
-        if self.used + size - reserved > self.limit:
+        self._counts.add("", size - reserved)
+        if self._counts.total() > self._limit:
+            self._counts.add("", reserved - size)
             message = "too many large requests at once (limits.bodies): try again"
             raise RequestRejected(ApiError(kind="overloaded", message=message, status=503, retry_after=1))
-        self.used += size - reserved
         return size
+
+    def release(self, reserved: int) -> None:
+        """Release reserved bytes."""
+        self._counts.add("", -reserved)
 
 
 def check_values(body: bytes, limits: LimitsSection) -> None:

@@ -128,6 +128,27 @@ def test_stream_gauge_sums_live_workers(tmp_path: Path) -> None:
         wait_for_process(lambda: streams(gateway) == 1)
 
 
+def test_workers_share_the_limit_of_streams(tmp_path: Path) -> None:
+    with (
+        serve_slow_upstream(tmp_path, "[limits]\nstreams = 2\n"),
+        serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
+        contextlib.ExitStack() as stack,
+    ):
+        wait_for_process(lambda: len(gateway.workers) == 2)
+        first, second = gateway.workers
+        for worker in (first, second):
+            with gateway.only_worker(worker):
+                stack.enter_context(open_stream(gateway))
+        for worker in (first, second):
+            with gateway.only_worker(worker):
+                refused = gateway.post(MESSAGES_REQUEST | {"stream": True})
+                assert (refused.status_code, "too many streams at once" in refused.text) == (503, True)
+        os.kill(first, signal.SIGKILL)
+        wait_for_process(lambda: len(set(gateway.workers) - {first}) == 2)
+        wait_for_process(lambda: streams(gateway) == 1)
+        stack.enter_context(open_stream(gateway))
+
+
 def streams(gateway: GatewayProcess) -> int:
     return int(re.findall(r"^toolwire_streams (\d+)$", gateway.get("/metrics").text, re.MULTILINE)[0])
 

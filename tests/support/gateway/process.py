@@ -146,7 +146,7 @@ def serve_with_workers(
 
 
 @contextmanager
-def serve_slow_upstream(home: Path) -> Iterator[threading.Event]:
+def serve_slow_upstream(home: Path, extra_config: str = "") -> Iterator[threading.Event]:
     """Serve a Chat upstream that sends one event of each stream, and the rest when the event is set."""
     released = threading.Event()
 
@@ -174,7 +174,8 @@ def serve_slow_upstream(home: Path) -> Iterator[threading.Event]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
-        (home / "toolwire.toml").write_text(f'[providers.up]\nprotocol = "openai-chat"\nbase_url = "{url}"')
+        config = f'{extra_config}[providers.up]\nprotocol = "openai-chat"\nbase_url = "{url}"'
+        (home / "toolwire.toml").write_text(config)
         try:
             yield released
         finally:

@@ -142,15 +142,30 @@ class App:
         )
         if console is not None:
             console.attach(self._observability)
+        uses = scoreboard.uses
         self._stream_quota = Quota(
-            "streams", limits.streams, authenticator.key_quota(limits.streams), metrics.set_streams
+            "streams",
+            limits.streams,
+            authenticator.key_quota(limits.streams),
+            uses.counts("streams", worker),
+            metrics.set_streams,
         )
-        self._websocket = ResponsesWebSocket(dispatcher, authenticator, limits, self._stream_quota, self._observability)
+        sockets = Quota(
+            "websockets", limits.sockets, authenticator.key_quota(limits.sockets), uses.counts("websockets", worker)
+        )
+        self._websocket = ResponsesWebSocket(
+            dispatcher,
+            authenticator,
+            limits,
+            stream_quota=self._stream_quota,
+            connection_quota=sockets,
+            observability=self._observability,
+        )
         dispatcher.services.breakers.on_change = lambda backend, is_open: metrics.set_breaker(
             backend.provider.name, backend.model or "", is_open=is_open
         )
         self._disconnect_monitor = DisconnectMonitor(limits.receive)
-        self._body_budget = BodyBudget(limits.bodies)
+        self._body_budget = BodyBudget(limits.bodies, uses.counts("bodies", worker))
         if recorder is not None:
             recorder.journal.publish_counts = metrics.set_journal_counts
         self._codecs = tuple(PROTOCOLS.values())

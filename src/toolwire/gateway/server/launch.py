@@ -58,6 +58,7 @@ from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store, require_shared_file
+from toolwire.gateway.use_counts import UseCounts
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
@@ -81,11 +82,14 @@ def raise_file_limit() -> int:
     return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
-def fit_limits(limits: LimitsSection, file_limit: int) -> tuple[LimitsSection, str | None]:
-    """Return the limits with connections and streams lowered to the file limit, and a warning if they were."""
+def fit_limits(limits: LimitsSection, file_limit: int, workers: int = 1) -> tuple[LimitsSection, str | None]:
+    """Return the limits with connections and streams lowered to the file limit, and a warning if they were.
+
+    Each worker has its own connections, and all share the streams.
+    """
     available = file_limit - min(_RESERVED_FILES, file_limit // 4)
     connections = max(1, available // 2)  # as many of clients as to upstreams
-    streams = max(1, int(connections * _STREAM_FRACTION))
+    streams = max(1, int(connections * _STREAM_FRACTION)) * workers
     requested = connections if limits.connections is None else limits.connections
     fitted = replace(limits, connections=min(connections, requested), streams=min(streams, limits.streams))
     lowered = [
@@ -147,7 +151,8 @@ def build_gateway(
     log = log or AccessLog(is_json=config.server.log == "json")
     if predecessor is None:
         transport = Transport(config.limits.connections)
-        conversation_state = _open_state(config, authenticator, environment)
+        background = shared_resources.scoreboard.uses.counts("background", worker)
+        conversation_state = _open_state(config, authenticator, environment, background)
     else:
         transport, conversation_state = predecessor.app.transport, predecessor.app.conversation_state
     redactor = build_redactor(config, available.values())
@@ -196,11 +201,13 @@ def _build_route_toolsets(
     )
 
 
-def _open_state(config: Config, authenticator: Authenticator, environment: Mapping[str, str]) -> ConversationState:
+def _open_state(
+    config: Config, authenticator: Authenticator, environment: Mapping[str, str], counts: UseCounts
+) -> ConversationState:
     """Open the store of responses and conversations."""
     streams = config.limits.streams
     store = open_store(config.state, environment)
-    return ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams))
+    return ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams), counts=counts)
 
 
 def _build_authenticator(config: Config) -> Authenticator:
@@ -333,7 +340,7 @@ class _Service:
 
     def _adapt(self, config: Config, host: str) -> tuple[Config, str | None]:
         """Return the configuration with the address and the limits of this process, and a warning about limits."""
-        limits, warning = fit_limits(config.limits, raise_file_limit())
+        limits, warning = fit_limits(config.limits, raise_file_limit(), self._workers)
         return override_server(replace(config, limits=limits), host, self._listener.getsockname()[1]), warning
 
     def _build(self, config: Config, providers: dict[str, Provider], worker: int = 0) -> Gateway:
@@ -344,6 +351,7 @@ class _Service:
 
     def _work(self, worker: int, parent_fd: int) -> None:
         """Serve as one worker process until it is stopped."""
+        self._resources.scoreboard.uses.clear(worker)
         gateway = self._build(self._config, self._providers, worker)
         uvloop.run(serve_gateway(gateway, self._listener, parent_fd, rebuild=partial(self._rebuild, worker=worker)))
 

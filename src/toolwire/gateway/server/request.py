@@ -163,7 +163,7 @@ class HttpRequest(AsgiRequest):
 
     def release_body(self) -> None:
         """Release the bytes that were reserved for the body in the budget."""
-        self.body_budget.used -= self.reserved_bytes
+        self.body_budget.release(self.reserved_bytes)
         self.reserved_bytes = 0
 
 

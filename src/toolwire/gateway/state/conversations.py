@@ -41,6 +41,7 @@ from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJ
 from toolwire.gateway.state.signatures import IssuedSignatures
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
 from toolwire.gateway.state.withheld_turns import WithheldTurns
+from toolwire.gateway.use_counts import UseCounts
 
 HistoryMemo = BoundedMemo[tuple["ConnectionState", str], list[Raw]]
 """The histories of all WebSocket connections, by connection and channel."""
@@ -287,7 +288,15 @@ class PendingResponse:
 class ConversationState:
     """Resolves references to stored responses and conversations, and stores new ones."""
 
-    def __init__(self, store: StateStore, max_background: int, max_bytes: int, key_quota: int | None = None) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        max_background: int,
+        max_bytes: int,
+        key_quota: int | None = None,
+        *,
+        counts: UseCounts | None = None,
+    ) -> None:
         """Create the state; the limits are those of background responses, `key_quota` per key."""
         self.store = store
         self.body_executor = BodyExecutor()
@@ -295,7 +304,9 @@ class ConversationState:
 
         self.withheld_turns = WithheldTurns(store)
         self.signatures = IssuedSignatures(store)
-        quota = Quota("background responses", max_background, max_background if key_quota is None else key_quota)
+        quota = Quota(
+            "background responses", max_background, max_background if key_quota is None else key_quota, counts
+        )
         self.background_jobs = BackgroundJobs(store, quota, max_bytes)
 
     def close(self) -> None:

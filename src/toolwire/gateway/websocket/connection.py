@@ -59,7 +59,9 @@ class ResponsesWebSocket:
         dispatcher: Dispatcher,
         authenticator: Authenticator,
         limits: LimitsSection,
+        *,
         stream_quota: Quota,
+        connection_quota: Quota,
         observability: Observability,
     ) -> None:
         self._dispatcher = dispatcher
@@ -67,7 +69,7 @@ class ResponsesWebSocket:
         self._limits = limits
         self._stream_quota = stream_quota
         self._observability = observability
-        self._connection_quota = Quota("websockets", limits.sockets, authenticator.key_quota(limits.sockets))
+        self._connection_quota = connection_quota
         self._histories = HistoryMemo(_MAX_LONGEST_HISTORIES * limits.body, max_entry=limits.body)
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
