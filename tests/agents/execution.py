@@ -25,7 +25,7 @@ from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import serve_app
 from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolCall, ToolResult
 from toolwire.canonical.events import PartStart
-from toolwire.cli.launch import AGENTS
+from toolwire.cli.agent_programs import AGENTS
 from toolwire.codec.interface import ResponseContext
 from toolwire.gateway.config import Config, LimitsSection, ProviderSection, RouteSection
 from toolwire.gateway.server.launch import build_gateway

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from toolwire.cli.launch import AGENTS
+from toolwire.cli.agent_programs import AGENTS
 
 NODE = 22
 # npm runs no install scripts. Two of them only select the binary of this machine, which is completed here.

@@ -93,6 +93,10 @@ def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     address = url.removeprefix("http://")
     running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
     assert f"ok       {running}" in found[url]
+    with serve_app(build_silent_app(f'{config}\ndefault_model = "simulated"')) as url:
+        output = doctor(tmp_path, f"[server]\nport = {url[-5:]}\n").output
+    address = url.removeprefix("http://")
+    assert f"gateway: one runs at {address}, on the built-in simulator: `toolwire launch` uses it\n" in output
     assert f"gateway: another program listens on {other.removeprefix('http://')}: `toolwire serve`" in found[other]
     assert "ok       gateway: each start takes a free port" in doctor(tmp_path, "[server]\nport = 0\n").output
     free = doctor(tmp_path, "[server]\nport = 9\n").output

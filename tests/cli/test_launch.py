@@ -23,7 +23,7 @@ from tests.support.gateway.in_process import build_silent_app
 from tests.support.runtime.fork_server import ForkedProcess, start_forked
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
-from toolwire.cli.launch import AGENTS
+from toolwire.cli.agent_programs import AGENTS
 from toolwire.gateway.keys.client_key import hash_secret
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
@@ -269,6 +269,7 @@ def test_unknown_models_are_refused_before_the_agent_starts(desk: UserMachine, r
         code, message = desk.launch("claude", *options)
         assert code == 2
         assert message.startswith("Error: unknown provider 'upp' in model 'upp/model' (did you mean \"up\"?)")
+        assert message.endswith(f" (the gateway at {root} was already running: start another one with --new-gateway)\n")
         assert message.count("\n") == 1
     assert desk.launch("codex", "--small-model", "up/model") == (
         2,
@@ -282,16 +283,66 @@ def test_secret_of_a_configured_key_is_taken_from_the_environment(desk: UserMach
     (desk.folder / "work" / "toolwire.toml").write_text(config)
     code, output = desk.launch("claude", TOOLWIRE_KEY="")
     assert (code, output) == (2, "Error: the gateway needs a key: set TOOLWIRE_KEY to the secret of one of [keys]\n")
-    code, output = desk.launch("claude", "--model", "anthropic/simulated", TOOLWIRE_KEY="wrong")
-    assert (code, output) == (2, "Error: missing or invalid API key\n")
+    for options in ([], ["--model", "anthropic/simulated"]):
+        code, output = desk.launch("claude", *options, TOOLWIRE_KEY="wrong")
+        assert (code, output.count("\n")) == (2, 1)
+        assert re.search(r"the gateway at \S+ rejects this key: set TOOLWIRE_KEY to one of its keys", output)
     code, output = desk.launch("claude", TOOLWIRE_KEY="my-secret")
     assert code == 0, output
     assert desk.record.environment["ANTHROPIC_AUTH_TOKEN"] == "my-secret"
 
 
+def test_running_gateway_that_requires_a_key_is_used_with_that_of_the_environment(desk: UserMachine, root: str) -> None:
+    (desk.folder / "work" / "toolwire.toml").write_text(f"[server]\nport = {root.rpartition(':')[2]}\n")
+    message = f"the gateway at {root} needs a key: set TOOLWIRE_KEY to one of its keys, or start another one"
+    assert desk.launch("claude", TOOLWIRE_KEY="") == (2, f"Error: {message} with --new-gateway\n")
+    assert desk.launch("claude", TOOLWIRE_KEY=KEY) == (0, "")
+    assert desk.record.environment["ANTHROPIC_AUTH_TOKEN"] == KEY
+
+
+def test_running_gateway_on_the_simulator_is_named_if_only_this_terminal_has_providers(
+    desk: UserMachine, providers_url: str
+) -> None:
+    simulated = f'[providers.openai]\nprotocol = "openai-responses"\nbase_url = "{providers_url}"\n'
+    with serve_app(build_silent_app(simulated + 'default_model = "simulated"')) as url:
+        port = f"[server]\nport = {url.rpartition(':')[2]}\n"
+        (desk.folder / "work" / "toolwire.toml").write_text(port)
+        assert desk.launch("claude") == (0, "")
+        (desk.folder / "work" / "toolwire.toml").write_text(
+            PROVIDERS.replace("URL", providers_url).replace("[server]\nport = 9\n", port)
+        )
+        code, output = desk.launch("claude", "--model", "openai/gpt-5.5")
+        assert code == 0
+        assert output == (
+            f"warning: the gateway at {url} uses the built-in simulator, not openai, anthropic, gemini: "
+            "start it again here, or start another one with --new-gateway\n"
+        )
+        assert desk.record.environment["ANTHROPIC_BASE_URL"] == url
+        assert desk.launch("claude", "--model", "openai/gpt-5.5", "--new-gateway") == (0, "")
+        assert desk.record.environment["ANTHROPIC_BASE_URL"] != url
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["claude", "-p", "Hi"],
+            "unknown option '-p'; options of the agent go after --: toolwire launch claude -- -p",
+        ),
+        (["codex", "--modle", "x"], "unknown option '--modle' (did you mean \"--model\""),
+        (["claude", "-rx"], "toolwire launch claude -- -r"),
+    ],
+)
+def test_option_of_the_agent_before_the_dashes_is_explained(
+    desk: UserMachine, arguments: list[str], message: str
+) -> None:
+    code, output = desk.launch(*arguments)
+    assert (code, message in output, output.count("\n")) == (2, True, 1), output
+
+
 def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
-    assert desk.record.health == '{"status":"ok"}'
+    assert desk.record.health == '{"status":"ok","simulated":true}'
     assert desk.record.arguments == []
     # The gateway is in a session of its own, so that Ctrl-C in the agent does not stop it.
     assert len(set(desk.record.sessions)) == 2

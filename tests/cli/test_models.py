@@ -68,3 +68,11 @@ def test_without_providers_the_simulator_is_named(tmp_path: Path, monkeypatch: p
     assert result.exit_code == 0
     assert "openai/simulated" in result.stdout
     assert "simulator" in result.stderr
+
+
+def test_provider_that_the_simulator_lacks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    unknown = models("opnai")
+    assert unknown.exit_code == 2
+    assert "unknown provider 'opnai' (did you mean \"openai\"" in unknown.stderr
+    assert models("openai").stdout.split() == ["openai/simulated"]

@@ -66,18 +66,18 @@ async def _fetch_models(
     from toolwire.upstream.models.model_lists import ModelLists
     from toolwire.upstream.transport import Transport
 
-    providers = configured_providers(config)
-    if not providers:
+    configured = configured_providers(config)
+    # The simulator runs only in a gateway, and serves any name.
+    providers = configured or simulated_providers("http://127.0.0.1:9")
+    if not configured:
         note = "no provider is configured: the built-in simulator answers (`toolwire doctor` has details)"
         print_line(note, err=True)
-        # The simulator runs only in a gateway, and serves any name.
-        return list_models(Router(simulated_providers("http://127.0.0.1:9")), ModelCatalog(Transport())), {}
     if name is not None and name not in providers:
         raise BadInput(unknown_name("provider", name, providers))
     selected = [provider for provider in providers.values() if name in (None, provider.name)]
     transport = Transport()
     try:
-        lists = await ModelLists(transport, timeout).fetch_all(selected)
+        lists = await ModelLists(transport, timeout).fetch_all(selected) if configured else {}
     finally:
         transport.close()
     router = Router(providers, config.routes, aliases=config.aliases)

@@ -125,6 +125,9 @@ def check_gateway(server: ServerSection) -> Finding:
         case "gateway":
             detail = f"one runs at {address}: `toolwire launch` uses it, with its providers instead of these"
             return Finding("gateway", detail)
+        case "simulator":
+            detail = f"one runs at {address}, on the built-in simulator: `toolwire launch` uses it"
+            return Finding("gateway", detail)
         case "other":
             return Finding("gateway", f"another program listens on {address}: `toolwire serve` needs another port")
         case "none":

@@ -61,9 +61,9 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
         "responded with status 999",
     ),
     "bad key": (
-        reply_with(http_response("401 No", openai_error_body("bad key upstream-secret-key", "x"))),
+        reply_with(http_response("401 No", openai_error_body("invalid x-api-key upstream-secret-key", "x"))),
         401,
-        "rejected the configured API key",
+        "rejected the configured API key: invalid API key",
     ),
 }
 
@@ -88,6 +88,7 @@ def test_early_failure_is_an_error_in_the_clients_protocol(
             error = decode_error(protocol, status, body)
             assert message in error.message
             assert "upstream-secret-key" not in body.decode()
+            assert (response.headers.get("x-should-retry") == "false") == (status == 401)
             assert response.headers["toolwire-exchange"].startswith("ex_")
 
     run_async(work())

@@ -252,7 +252,9 @@ class UpstreamSender:
         else:
             if error.kind == "authentication":
                 owner = "configured" if provider.client_credential is None else "client's"
-                message = f"{provider.name} rejected the {owner} API key: {error.message}"
+                # Claude Code replaces a message that has the header's name by a request to log in.
+                reason = error.message.replace("x-api-key", "API key")
+                message = f"{provider.name} rejected the {owner} API key: {reason}"
                 error = replace(error, message=message, wire_form=())
         retry_after = read_retry_after(upstream_response.headers)
         return replace(error, status=upstream_response.status, retry_after=retry_after or error.retry_after)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import http.client
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from toolwire.upstream.simulator.script import Script
 
 
+Listener = Literal["gateway", "simulator", "other", "none"]
+"""A program at an address: a toolwire gateway, one that uses the built-in simulator, another program, or none."""
+
+_LIMIT_HEALTH = 64 * 1024
+_SIMULATED_MODEL = "simulated"
 SIMULATOR_NOTE = "no provider is configured: using the built-in simulator, which answers to any model name"
 
 _KNOWN_PROVIDERS = (
@@ -92,14 +98,19 @@ def simulated_providers(base_url: str) -> dict[str, Provider]:
             base_url=base_url,
             # A name like `opnai/gpt-5` is a mistake, not a model of OpenRouter.
             models=() if name == "openrouter" else models,
-            default_model="simulated",
+            default_model=_SIMULATED_MODEL,
         )
         for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS
     }
     providers["ollama"] = Provider(
-        name="ollama", protocol="ollama", base_url=base_url, models=("*:*",), default_model="simulated"
+        name="ollama", protocol="ollama", base_url=base_url, models=("*:*",), default_model=_SIMULATED_MODEL
     )
     return providers
+
+
+def are_simulated(providers: Iterable[Provider]) -> bool:
+    """Return whether all providers have the simulator's model as their default."""
+    return all(provider.default_model == _SIMULATED_MODEL for provider in providers)
 
 
 _DEFAULT_SIMULATOR = SimulatorSection()
@@ -158,7 +169,7 @@ def _describe_listen_error(host: str, port: int, error: OSError | UnicodeError) 
     if isinstance(error, UnicodeError | socket.gaierror):
         return f"can't listen on {address}: unknown host {host!r}; use an address of this machine with --host"
     if error.errno == errno.EADDRINUSE:
-        user = "another toolwire" if is_gateway_at(host, port) else "another program"
+        user = "another program" if find_listener(host, port) == "other" else "another toolwire"
         return f"can't listen on {address}: port {port} is in use by {user}; stop it, or choose another with --port"
     if error.errno == errno.EACCES:
         return f"can't listen on {address}: port {port} needs privileges; choose one from 1024 on with --port"
@@ -167,13 +178,8 @@ def _describe_listen_error(host: str, port: int, error: OSError | UnicodeError) 
     return f"can't listen on {address}: {error.strerror}"
 
 
-def is_gateway_at(host: str, port: int) -> bool:
-    """Return whether a toolwire gateway, and not another server, answers at this address."""
-    return find_listener(host, port) == "gateway"
-
-
-def find_listener(host: str, port: int) -> Literal["gateway", "other", "none"]:
-    """Return whether a toolwire gateway listens at this address, another program, or none."""
+def find_listener(host: str, port: int) -> Listener:
+    """Return the kind of program that listens at this address."""
     any_address = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - nothing is bound here
     connection = http.client.HTTPConnection(any_address.get(host, host), port, timeout=2)
     try:
@@ -182,11 +188,15 @@ def find_listener(host: str, port: int) -> Literal["gateway", "other", "none"]:
         return "none"
     try:
         connection.request("GET", "/healthz")
-        return "other" if connection.getresponse().getheader("toolwire-exchange") is None else "gateway"
-    except (OSError, http.client.HTTPException):
+        response = connection.getresponse()
+        if response.getheader("toolwire-exchange") is None:
+            return "other"
+        health = json.loads(response.read(_LIMIT_HEALTH))
+    except (OSError, http.client.HTTPException, ValueError):
         return "other"
     finally:
         connection.close()
+    return "simulator" if isinstance(health, dict) and health.get("simulated") is True else "gateway"
 
 
 @contextlib.asynccontextmanager

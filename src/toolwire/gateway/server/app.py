@@ -54,6 +54,7 @@ from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Rece
 from toolwire.upstream.transport import Transport
 
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
+_KEY_STATUSES = (401, 403)  # with `x-should-retry: false`, or Claude Code would try for minutes
 _PROBE_PATHS = ("/healthz", "/livez", "/readyz")
 _POST_PATHS = ("/toolwire/translate", "/api/show")
 _GET_PATHS = ("/", "/metrics", "/api/version", "/api/ps", *MODEL_LIST_PATHS)
@@ -120,8 +121,10 @@ class App:
         accounting: Accounting | None = None,
         scoreboard: Scoreboard | None = None,
         worker: int = 0,
+        is_simulated: bool = False,
     ) -> None:
         self._dispatcher = dispatcher
+        self._is_simulated = is_simulated
         self._authenticator = authenticator
         self._catalog = catalog
         self._limits = limits
@@ -309,9 +312,10 @@ class App:
             reasons["state"] = reason
         if self._recorder is not None and self._recorder.journal.last_error:
             reasons["journal"] = "records can't be written: see the log"
-        if not reasons:
-            return b'{"status":"ok"}'
-        return msgspec.json.encode({"status": "degraded", "reasons": reasons})
+        health: dict[str, Any] = {"status": "degraded", "reasons": reasons} if reasons else {"status": "ok"}
+        if self._is_simulated:
+            health["simulated"] = True
+        return msgspec.json.encode(health)
 
     # ---- exchanges
 
@@ -536,6 +540,8 @@ class App:
         if (seconds := encode_retry_after(error)) is not None:
             headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)
+        if status in _KEY_STATUSES:
+            headers.append((b"x-should-retry", b"false"))
         body = encoding.to_bytes()
         if observer.capture is not None:
             observer.capture.append_body(body)

@@ -40,6 +40,7 @@ from toolwire.gateway.observability.metrics import Scoreboard
 from toolwire.gateway.observability.recorder import build_recorder
 from toolwire.gateway.providers.discovery import (
     SIMULATOR_NOTE,
+    are_simulated,
     configured_providers,
     embedded_simulator,
     open_listener,
@@ -183,6 +184,7 @@ def build_gateway(
         accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
         scoreboard=shared_resources.scoreboard,
         worker=worker,
+        is_simulated=are_simulated(available.values()),
     )
     state_error = conversation_state.store.unavailable_reason
     return Gateway(app, config, router, log, route_toolsets, simulator_socket, state_error)
