@@ -1,9 +1,13 @@
 """Facts about OpenAI's models, by name. For an unknown name no fact is known, and no rule applies."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo
+
+_Fact = TypeVar("_Fact")
 
 _DATE = r"(-20\d\d.*)?$"
 _WITHOUT_EFFORT = re.compile(r"gpt-4|gpt-3")
@@ -25,6 +29,21 @@ _OUTPUT_LIMITS = {
     re.compile(r"gpt-5-pro"): 272_000,
     re.compile(r"gpt-5(?!.*chat)"): 128_000,
 }
+# Context windows, as in the data of the package genai-prices; the first pattern that matches decides.
+_CONTEXTS = {
+    re.compile(r"gpt-4(-0613|-0314)?$"): 8192,
+    re.compile(r"gpt-3\.5-turbo"): 16_385,
+    re.compile(r"gpt-4-(turbo|1106|0125|vision)|gpt-4o(-mini)?" + _DATE): 128_000,
+    re.compile(r"gpt-4\.1"): 1_000_000,
+    re.compile(r"o1-(mini|preview)"): 128_000,
+    re.compile(r"o1|o3|o4-mini"): 200_000,
+    re.compile(r"gpt-5(\.[124])?(-mini|-nano)" + _DATE): 400_000,
+    re.compile(r"gpt-5(\.[12])?(-pro|-codex|-codex-mini|-codex-max)?" + _DATE): 400_000,
+    re.compile(r"gpt-5\.3-codex" + _DATE): 400_000,
+    re.compile(r"gpt-5\.5(-pro)?" + _DATE): 1_000_000,
+    re.compile(r"gpt-5\.4(-pro)?" + _DATE): 1_050_000,
+    re.compile(r"gpt-(5\.6|6|6\.1)-(sol|luna|terra|astra)" + _DATE): 1_050_000,
+}
 _REASONING = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
 _WITHOUT_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)" + _DATE)
 # https://platform.openai.com/docs/guides/latest-model, "parameter compatibility"
@@ -40,19 +59,25 @@ _WITHOUT_TOOL_SEARCH = re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt
 def gpt_info(model: str) -> ModelInfo:
     """Return the facts about a model of OpenAI; all are unknown for another name."""
     name = model.removeprefix("openai/")
-    output = next((limit for pattern, limit in _OUTPUT_LIMITS.items() if pattern.match(name)), None)
+    output, context = _first_match(_OUTPUT_LIMITS, name), _first_match(_CONTEXTS, name)
     if _WITHOUT_EFFORT.match(name):
-        return ModelInfo(output=output, thinking="never", efforts=(), budget=(), sampling=True)
-    efforts = next((levels for pattern, levels in _EFFORTS.items() if pattern.match(name)), None)
+        return ModelInfo(context=context, output=output, thinking="never", efforts=(), budget=(), sampling=True)
+    efforts = _first_match(_EFFORTS, name)
     if _REASONING.match(name) is None:
-        return UNKNOWN_MODEL if output is None else ModelInfo(output=output)
+        return UNKNOWN_MODEL if output is None and context is None else ModelInfo(context=context, output=output)
     return ModelInfo(
+        context=context,
         output=output,
         thinking="always" if efforts else None,
         efforts=efforts,
         budget=(),
         sampling=False if _WITHOUT_SAMPLING.match(name) else None,
     )
+
+
+def _first_match(facts: Mapping[re.Pattern[str], _Fact], name: str) -> _Fact | None:
+    """Return the fact of the first pattern that matches; None if none does."""
+    return next((fact for pattern, fact in facts.items() if pattern.match(name)), None)
 
 
 def refuses_max_tokens(model: str) -> bool:
