@@ -1,9 +1,9 @@
 """Every example in the documentation runs and prints the documented output.
 
-A `python` block is a program; one that starts with `>>>` is a session whose output is compared. A `console` block is a
-shell session of lines that start with `$ `: the output of each command, including stderr, is compared with the lines
-below it. `...` matches anything. Every block runs in an empty folder, so that it can be copied alone. An `sh` block
-holds make targets, and a `toml` block a configuration. Other blocks are `text` and do not run.
+A `python` block is a program. Its output is compared with the comments in it that start with `# -> `, if there are any.
+A `console` block is a shell session of lines that start with `$ `: the output of each command, including stderr, is
+compared with the lines below it. `...` matches anything. Every block runs in an empty folder, so that it can be copied
+alone. An `sh` block holds make targets, and a `toml` block a configuration. Other blocks are `text` and do not run.
 """
 
 import doctest
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
-# What `python -m` and `python FILE` do.
-RUN_MODULE = "import runpy, sys; sys.argv.pop(0); runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+PRINTED = re.compile(r"^ *# -> (.*\n)", re.MULTILINE)
+# As `python FILE` does.
 RUN_FILE = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
 # SDKs that the blocks import; each takes a second.
 SLOW_IMPORTS = ("anthropic", "openai", "mcp")
@@ -74,20 +74,18 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
 @pytest.mark.parametrize("block", list(PYTHON.values()), ids=list(PYTHON))
 def test_python_block_runs(block: str, tmp_path: Path) -> None:
     program = tmp_path / "example.py"
-    if block.startswith(">>>"):
-        program.write_text(f"r'''\n{block}'''\n", encoding="utf-8")
-        command = [RUN_MODULE, "doctest", "-o", "ELLIPSIS", str(program)]
-    else:
-        program.write_text(block, encoding="utf-8")
-        command = [RUN_FILE, str(program)]
+    program.write_text(block, encoding="utf-8")
     done = run_forked(
-        *command,
+        RUN_FILE,
+        str(program),
         folder=tmp_path,
         environment=environment_in(tmp_path),
         merge_streams=True,
         preload={name for name in SLOW_IMPORTS if f"import {name}" in block},
     )
     assert done.returncode == 0, done.stdout
+    if expected := "".join(PRINTED.findall(block)):
+        assert doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS), done.stdout
 
 
 @pytest.mark.parametrize("block", list(CONSOLE.values()), ids=list(CONSOLE))
@@ -111,6 +109,10 @@ def test_shell_block_names_make_targets(block: str) -> None:
 @pytest.mark.parametrize("block", list(TOML.values()), ids=list(TOML))
 def test_toml_block_is_a_valid_configuration(block: str) -> None:
     parse_config(block, dict.fromkeys(re.findall(r'"env:(\w+)"', block), "a secret of some length"))
+
+
+def test_python_blocks_can_be_pasted() -> None:
+    assert [where for where, block in PYTHON.items() if ">>>" in block] == []
 
 
 def test_readme_has_python_and_console_examples() -> None:
