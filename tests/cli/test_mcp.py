@@ -66,6 +66,7 @@ def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
         "two: up, 2025-11-25, 0 tools",
         "gone: down: command not found: no-such-program-anywhere",
     ]
+    assert result.stderr == ""
 
 
 def test_call_prints_the_result(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ MESSAGES: list[tuple[Callable[[Path], str], str]] = [
     (command("mcp", "call", "x", "y"), "unknown MCP server 'x': none are configured"),
     (command("mcp", "login", "math", config=SERVERS), "'math' is a local (stdio) server; login needs one with a url"),
     (
-        command("mcp", "list", config=SERVERS),
+        command("ask", "hi", config=SERVERS),
         "MCP server 'broken' failed to start: command not found: nonexistent-prog",
     ),
     (

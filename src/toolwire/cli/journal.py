@@ -31,10 +31,9 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 def command() -> None:
     """Show exchanges that the gateway recorded, send them again, or export them for a bug report.
 
-    \b
-    The gateway records exchanges if it is started so, or if the configuration enables it:
-      toolwire serve --record-bodies
+    The gateway records exchanges if it is started with --record-bodies, or if the configuration enables it:
 
+    \b
       [journal]
       enabled = true
       bodies = true     # needed to replay

@@ -36,7 +36,7 @@ class ExchangeList:
             Column("time"),
             Column("id"),
             Column("status"),
-            Column("duration", align_right=True),
+            Column("took", align_right=True),
             Column("tokens", align_right=True),
             Column("losses", align_right=True),
             Column("route", is_flexible=True),
@@ -63,7 +63,8 @@ def _record_row(record: "Record") -> list[Part]:
     invalid = _count_invalid(record.calls)
     notes = [f"{invalid} invalid calls"] if invalid else []
     notes += [" ".join(record.error.split())] if record.error else []
-    route = f"{record.client} -> {_format_destination(record)}{' stream' if record.streamed else ''}"
+    # The end is cut on a narrow terminal.
+    route = f"{_format_destination(record)} <- {record.client}{' stream' if record.streamed else ''}"
     return [
         time.strftime("%H:%M:%S" if is_today else "%b %d %H:%M", started),
         (record.id[:_SHORT_ID], "accent"),

@@ -141,7 +141,7 @@ def _compose_text(request: Request, prompt: Prompt) -> str:
         return _describe_results(prompt.results, call_names(request.messages))
     if not prompt.text:
         return "Hello! I am a simulated model. Ask me something, or ask for one of your tools."
-    hint = f" To see me call a tool, write for example: {example_prompt(prompt.tools[0])}" if prompt.tools else ""
+    hint = f"\nTo see me call a tool, write for example: {example_prompt(prompt.tools[0])}" if prompt.tools else ""
     return f"I am a simulated model, so all I can do is repeat: {prompt.text[:_MAX_ECHO_CHARS]}{hint}"
 
 
