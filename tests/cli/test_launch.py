@@ -327,7 +327,7 @@ def test_running_gateway_on_the_simulator_is_named_if_only_this_terminal_has_pro
     [
         (
             ["claude", "-p", "Hi"],
-            "unknown option '-p'; options of the agent go after --: toolwire launch claude -- -p",
+            "unknown option '-p'; options of the agent go after --, as in `toolwire launch claude -- -p`",
         ),
         (["codex", "--modle", "x"], "unknown option '--modle' (did you mean \"--model\""),
         (["claude", "-rx"], "toolwire launch claude -- -r"),

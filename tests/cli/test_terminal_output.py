@@ -1,6 +1,7 @@
 """Output of commands: fitted and styled on terminals, plain and complete in pipes."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from tests.support.runtime.fork_server import start_forked
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.errors import Loss
 from toolwire.cli.output.terminal import _COLORS, shorten, text_width
+from toolwire.journal.records import Bodies
 from toolwire.journal.store import open_record_store
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -51,7 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [make_record(number) for number in range(3)]
     for number, record in enumerate(records):
         record.id = f"ex_{number:016x}"
+        record.provider, record.model, record.protocol = "anthropic", "claude-sonnet-4-5", "anthropic"
         record.status, record.error = (502, "the provider failed " * 10) if number == 2 else (200, "")
+    records[0].bodies = Bodies(request=json.dumps({"messages": ["x" * 200, *range(60)]}).encode(), response=b"{}")
     records[1].losses = [
         Loss(severity=severity, kind="dropped", path="/x", reason="no", direction="request")
         for severity in ("warning", "error")
@@ -82,6 +86,17 @@ def test_rows_take_one_line_and_are_aligned(folder: Path) -> None:
     header, *rows = (_ANSI.sub("", line) for line in run_in_terminal(folder, 80, "journal", "tail"))
     assert [row[header.index("status") :][:3] for row in rows] == ["200", "200", "502"]
     assert "1E 1W" in rows[1]
+    assert all("  anthropic/claude-so" in row for row in rows)
+
+
+def test_long_bodies_are_shortened_on_a_terminal(folder: Path) -> None:
+    show = ("journal", "show", "ex_0000000000000000")
+    lines = run_in_terminal(folder, 80, *show)
+    assert all(text_width(_ANSI.sub("", line)) <= 80 for line in lines)
+    assert "... 25 more lines, and the ends of long lines: --full prints them" in _ANSI.sub("", "\n".join(lines))
+    complete = run_toolwire(folder, *show).out.splitlines()
+    assert {"    59", f'    "{"x" * 200}",'} < set(complete)
+    assert [_ANSI.sub("", line) for line in run_in_terminal(folder, 80, *show, "--full")][-62:] == complete[-62:]
 
 
 def test_status_and_losses_are_colored_by_severity(folder: Path) -> None:

@@ -98,14 +98,17 @@ def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_p
 @command.command("show")
 @_ID_ARGUMENT
 @click.option("--info", "with_info", is_flag=True, help="List losses of severity info, too, instead of their number.")
+@click.option("--full", "in_full", is_flag=True, help="Print long bodies to their end on a terminal, too.")
 @json_option("Print one JSON object, with all losses.")
 @_journal_options
-def show(*, id: str, with_info: bool, as_json: bool, path: Path | None, config_path: Path | None) -> None:
+def show(
+    *, id: str, with_info: bool, in_full: bool, as_json: bool, path: Path | None, config_path: Path | None
+) -> None:
     """Show everything recorded for an exchange.
 
     ID is the exchange id from the gateway's log or the `toolwire-exchange` response header, a unique beginning of it,
     or `last`. If bodies were recorded: the client's request, the request to the provider, the provider's answer as it
-    came, and the response to the client.
+    came, and the response to the client. On a terminal, the beginning of each; in a pipe, all of it.
 
     \b
     Examples:
@@ -118,7 +121,7 @@ def show(*, id: str, with_info: bool, as_json: bool, path: Path | None, config_p
 
         print_json(record_as_json(record))
     else:
-        print_record(record, with_info=with_info)
+        print_record(record, with_info=with_info, in_full=in_full)
 
 
 @command.command("replay")

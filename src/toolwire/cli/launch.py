@@ -59,7 +59,7 @@ class LaunchCommand(click.Command):
             agent = next((argument for argument in given if argument in AGENTS), "AGENT")
             suggestion = suggest(option, [name for name in known if name.startswith("--")])
             message = f"unknown option {option!r}{suggestion and f' ({suggestion})'}; "
-            message += f"options of the agent go after --: {ctx.command_path} {agent} -- {option}"
+            message += f"options of the agent go after --, as in `{ctx.command_path} {agent} -- {option}`"
             raise click.UsageError(message, ctx) from None
 
 

@@ -15,6 +15,7 @@ from toolwire.cli.output.terminal import (
     Style,
     Table,
     print_line,
+    shorten,
     terminal_width,
 )
 from toolwire.codec.escapes import escape_controls
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from toolwire.journal.differences import Difference
     from toolwire.journal.records import Record
 
+_MAX_BODY_LINES = 40  # on a terminal; the request of an agent has thousands
 _SHORT_ID = 11  # `ex_` and eight hexadecimal digits: `toolwire journal show` finds it
 _SEVERITY_MARKS: "tuple[tuple[Severity, str], ...]" = (("error", "E"), ("warning", "W"))
 
@@ -124,10 +126,11 @@ def format_record(record: "Record") -> str:
     return " ".join(fields)
 
 
-def print_record(record: "Record", *, with_info: bool = False) -> None:
+def print_record(record: "Record", *, with_info: bool = False, in_full: bool = False) -> None:
     """Print a record, its losses with their directions, and its bodies in the order in which they were sent.
 
-    Losses of severity `info` are only counted, unless `with_info` is set.
+    Losses of severity `info` are only counted, unless `with_info` is set. On a terminal, only the beginning of a body
+    is printed, unless `in_full` is set.
     """
     timestamp, _, rest = format_record(record).partition(f" {record.status} ")
     print_line((timestamp, "muted"), " ", (str(record.status), _status_style(record)), f" {rest}", indent=2)
@@ -161,7 +164,20 @@ def print_record(record: "Record", *, with_info: bool = False) -> None:
         print_line()
         print_line((f"--- {name}, {_describe_body(name, record)}, {len(data)} bytes", "strong"))
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-        click.echo(escape_controls(text))
+        _print_body(escape_controls(text), None if in_full else terminal_width())
+
+
+def _print_body(text: str, width: int | None) -> None:
+    """Print a body: complete, or the beginning of its lines and how many follow."""
+    lines = text.splitlines()
+    if width is None or (len(lines) <= _MAX_BODY_LINES and all(len(line) <= width for line in lines)):
+        click.echo(text)
+        return
+    for line in lines[:_MAX_BODY_LINES]:
+        click.echo(shorten(line, width))
+    left = len(lines) - _MAX_BODY_LINES
+    note = f"... {left} more {'line' if left == 1 else 'lines'}, and the ends" if left > 0 else "... the ends"
+    print_line((f"{note} of long lines: --full prints them", "muted"))
 
 
 def _describe_body(name: str, record: "Record") -> str:
