@@ -70,4 +70,16 @@ FH-25 A variable that is not set stops commands that do not need it.
   -> tests/gateway/config/test_unset_variables.py::test_requests_to_the_provider_fail_with_the_reason_and_others_do_not
 FH-26 An agent silently uses a gateway that was started long ago.
   -> tests/cli/test_doctor.py::test_gateway_that_launch_would_use_is_named
+  -> tests/cli/test_launch.py::test_running_gateway_on_the_simulator_is_named_if_only_this_terminal_has_providers
+FH-27 An agent retries for minutes, without a word, if its key is rejected.
+  -> tests/cli/test_launch.py::test_secret_of_a_configured_key_is_taken_from_the_environment
+  -> tests/gateway/exchange/test_upstream_failures.py::test_early_failure_is_an_error_in_the_clients_protocol
+FH-28 An option of the agent is refused without a hint at `--`.
+  -> tests/cli/test_launch.py::test_option_of_the_agent_before_the_dashes_is_explained
+FH-29 Examples can't be copied into a file or a shell.
+  -> tests/documentation/test_examples.py::test_python_blocks_can_be_pasted
+FH-30 A recorded request of an agent scrolls everything else off the screen.
+  -> tests/cli/test_terminal_output.py::test_long_bodies_are_shortened_on_a_terminal
+FH-31 The simulator answers to a misspelled provider.
+  -> tests/cli/test_models.py::test_provider_that_the_simulator_lacks_is_an_error
 """)
