@@ -33,7 +33,7 @@ class ConsoleClient(Struct):
 
     @property
     def buffer(self) -> ExchangeBuffer:
-        console = self.gateway.gateway.app._console
+        console = self.gateway.gateway.app.console
         assert console is not None
         return console.buffer
 

@@ -365,7 +365,7 @@ def test_failing_server_still_closes_the_application(tmp_path: Path) -> None:
     thresholds = gc.get_threshold()
     try:
         with pytest.raises(OSError, match="Bad file descriptor"):
-            asyncio.run(serve_gateway(gateway, listener))
+            asyncio.run(serve_gateway(gateway, [listener]))
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)

@@ -5,9 +5,8 @@ token.
 """
 
 import asyncio
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,10 +16,11 @@ from toolwire import __version__
 from toolwire.codec.suggestions import unknown_name
 from toolwire.gateway.config import Config
 from toolwire.gateway.console.assets import PAGE, SECURITY_HEADERS, find_asset
-from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
+from toolwire.gateway.console.exchange_buffer import BufferedExchange, ExchangeBuffer
 from toolwire.gateway.console.exchange_details import build_details, build_record
-from toolwire.gateway.console.exchange_feed import ExchangeFeed, read_position
+from toolwire.gateway.console.exchange_feed import ExchangeFeed
 from toolwire.gateway.console.exchange_rows import RowBuilder
+from toolwire.gateway.console.peers import Peers
 from toolwire.gateway.console.playground import (
     MAX_BODY,
     Playground,
@@ -33,7 +33,7 @@ from toolwire.gateway.console.playground import (
 )
 from toolwire.gateway.console.run_reports import RunReports
 from toolwire.gateway.console.session import Sessions, Viewer, is_https, is_same_site
-from toolwire.gateway.console.status_report import Uptime, report_limits, report_providers
+from toolwire.gateway.console.status_report import PeerStatus, Uptime, report_limits, report_providers, sum_limits
 from toolwire.gateway.doctor import diagnose
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.observability.access_log import RequestRecord
@@ -53,6 +53,7 @@ from toolwire.upstream.asgi import (
     Scope,
     Send,
 )
+from toolwire.upstream.provider import Origin
 
 PREFIX = "/console"
 _API = "/console/api/"
@@ -61,6 +62,7 @@ _NO_STORE: Header = (b"cache-control", b"no-store")
 _MAX_SMALL_BODY = 16 * 1024
 _DIAGNOSIS_TIMEOUT = 10.0
 _T = TypeVar("_T")
+_Endpoint = Callable[[AsgiRequest, Viewer, str], Awaitable[None]]
 
 
 class ConsoleError(Exception):
@@ -95,26 +97,48 @@ class Console:
         *,
         secret: bytes,
         environment: Mapping[str, str],
+        worker: int = 0,
+        peers: Sequence[Origin] = (),
+        predecessor: "Console | None" = None,
     ) -> None:
         section, services = config.console, dispatcher.services
-        self.buffer = ExchangeBuffer(
-            section.exchanges,
-            section.size,
-            body_limit=config.limits.answer,
-            captures_always=section.bodies or (config.journal.enabled and config.journal.bodies),
-        )
         self._is_journaled = config.journal.enabled and config.journal.bodies
+        captures_always = section.bodies or self._is_journaled
+        if predecessor is None:
+            self.buffer = ExchangeBuffer(
+                section.exchanges, section.size, body_limit=config.limits.answer, captures_always=captures_always
+            )
+            self.uptime = Uptime()
+        else:
+            self.buffer, self.uptime = predecessor.buffer, predecessor.uptime
+            self.buffer.reconfigure(
+                section.exchanges, section.size, body_limit=config.limits.answer, captures_always=captures_always
+            )
         self._router = services.router
         self._redactor = redactor
         self._authenticator = authenticator
         self._sessions = Sessions(authenticator, secret)
         self._rows = RowBuilder(services.router, services.prices)
-        self._feed = ExchangeFeed(self.buffer, self._rows, redactor, secrets.token_hex(4))
+        self._peers = Peers(peers)
+        self._feed = ExchangeFeed(self.buffer, self._rows, redactor, peers=self._peers, worker=worker)
         self._config = config
         self._environment = environment
-        self._uptime = Uptime()
         self._runs = RunReports(config, environment, redactor)
         self._dispatcher = dispatcher
+        self._endpoints: dict[tuple[str, str], _Endpoint] = {
+            ("GET", "feed"): self._send_feed,
+            ("GET", "exchanges"): self._send_exchange,
+            ("GET", "export"): self._send_bundle,
+            ("GET", "hosts"): self._send_hosts,
+            ("GET", "runs"): self._send_runs,
+            ("GET", "pictures"): self._send_picture,
+            ("GET", "status"): self._send_status,
+            ("POST", "capture"): self._switch_capture,
+            ("POST", "translate"): self._translate,
+            ("POST", "run"): self._run,
+            ("POST", "diagnose"): self._diagnose,
+        }
+        """The data of the page by method and first part of the path. Requests that act or compute need the token."""
         self._observability: Observability | None = None
         self._playground: Playground | None = None
 
@@ -126,6 +150,7 @@ class Console:
     def close(self) -> None:
         """End open feeds, since the server stops."""
         self._feed.is_closed = True
+        self._peers.close()
 
     @staticmethod
     def serves(scope: Scope) -> bool:
@@ -182,36 +207,12 @@ class Console:
         if (viewer := self._sessions.viewer(request)) is None:
             raise ConsoleError(401, "sign in first")
         kind, _, argument = path.partition("/")
-        is_reading = request.method == "GET"
-        serve = (self._readers if is_reading else self._actions).get(kind)
+        serve = self._endpoints.get((request.method, kind))
         if serve is None:
             raise ConsoleError(404, "not found")
-        if not is_reading and (request.method != "POST" or not self._sessions.has_token(request, viewer)):
+        if request.method != "GET" and not self._sessions.has_token(request, viewer):
             raise ConsoleError(403, "the token of this page is missing or has expired: reload the page")
         await serve(request, viewer, argument)
-
-    @property
-    def _readers(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
-        """Return the endpoints that only read, by the first part of the path."""
-        return {
-            "feed": self._send_feed,
-            "exchanges": self._send_exchange,
-            "export": self._send_bundle,
-            "hosts": self._send_hosts,
-            "runs": self._send_runs,
-            "pictures": self._send_picture,
-            "status": self._send_status,
-        }
-
-    @property
-    def _actions(self) -> dict[str, Callable[[AsgiRequest, Viewer, str], Awaitable[None]]]:
-        """Return the endpoints that act or compute, by the first part of the path."""
-        return {
-            "capture": self._switch_capture,
-            "translate": self._translate,
-            "run": self._run,
-            "diagnose": self._diagnose,
-        }
 
     # ---- session
 
@@ -241,7 +242,6 @@ class Console:
                 "is_admin": viewer.is_admin,
                 "token": self._sessions.token(viewer),
                 "capture": self.buffer.capture_seconds,
-                "is_journaled": self._is_journaled,
                 "providers": [
                     {"name": provider.name, "protocol": provider.protocol, "model": provider.default_model}
                     for provider in self._router.providers.values()
@@ -258,12 +258,13 @@ class Console:
         await request.receive_body(0)
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"), _NO_STORE]
         await request.start_response(200, [*headers, *SECURITY_HEADERS])
-        position = read_position(request.header("last-event-id"), self._feed.boot)
-        await self._feed.send(request, viewer, position)
+        await self._feed.send(request, viewer)
 
     async def _send_exchange(self, request: AsgiRequest, viewer: Viewer, id: str) -> None:
         """Send everything about one exchange."""
-        exchange = self._find_exchange(viewer, id)
+        if (exchange := self._find_exchange(viewer, id)) is None:
+            await self._send_from_peers(request)
+            return
         (row,) = await self._rows.build([exchange])
         details = await asyncio.to_thread(
             build_details, exchange, row, self._router, self._redactor, is_journaled=self._is_journaled
@@ -272,25 +273,32 @@ class Console:
 
     async def _send_bundle(self, request: AsgiRequest, viewer: Viewer, id: str) -> None:
         """Send one exchange as a zip file for a bug report."""
-        exchange = self._find_exchange(viewer, id)
+        if (exchange := self._find_exchange(viewer, id)) is None:
+            await self._send_from_peers(request)
+            return
         bundle = await asyncio.to_thread(build_bundle, [build_record(exchange)], self._redactor, __version__)
         name = f'attachment; filename="toolwire-{exchange.record.id}.zip"'
         await _respond(
             request, 200, bundle, [(b"content-type", b"application/zip"), (b"content-disposition", name.encode())]
         )
 
-    def _find_exchange(self, viewer: Viewer, id: str) -> Any:
-        """Return an exchange that the viewer may see."""
+    def _find_exchange(self, viewer: Viewer, id: str) -> BufferedExchange | None:
+        """Return an exchange of this worker; None if it has none that the viewer may see."""
         exchange = self.buffer.find(id)
-        if exchange is None or not viewer.may_see(exchange.tenant):
+        return exchange if exchange is not None and viewer.may_see(exchange.tenant) else None
+
+    async def _send_from_peers(self, request: AsgiRequest) -> None:
+        """Send the exchange that another worker has."""
+        if (reply := await self._peers.find(request)) is None:
             raise ConsoleError(404, "this exchange is unknown, or too old to be in memory")
-        return exchange
+        await _respond(request, 200, reply.body, reply.headers)
 
     async def _switch_capture(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
-        """Capture bodies for some seconds, or stop capturing."""
+        """Capture bodies in all workers for some seconds, or stop capturing."""
         _require_admin(viewer)
         switch = await read_json(request, CaptureSwitch, _MAX_SMALL_BODY)
         self.buffer.capture_for(max(0.0, switch.seconds))
+        await self._peers.ask_all(request, msgspec.json.encode(switch))
         await _respond_json(request, {"capture": self.buffer.capture_seconds})
 
     # ---- playground
@@ -342,11 +350,15 @@ class Console:
 
     async def _send_status(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
         """Send the status of the gateway; without an admin key only its version."""
-        status: dict[str, Any] = {"version": __version__, "uptime": self._uptime.seconds}
+        status: dict[str, Any] = {"version": __version__, "uptime": self.uptime.seconds}
         if viewer.is_admin and self._observability is not None:
             services, observability = self._dispatcher.services, self._observability
             status["providers"] = report_providers(services, observability)
-            status["limits"] = report_limits(self._config, services, observability, self.buffer)
+            own = report_limits(self._config, services, observability, self.buffer)
+            others = [
+                msgspec.json.decode(reply.body, type=PeerStatus).limits for reply in await self._peers.ask_all(request)
+            ]
+            status["limits"] = sum_limits([own, *others])
         await _respond(request, 200, self._redactor.redact_bytes(msgspec.json.encode(status)), [JSON_HEADER])
 
     async def _diagnose(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
@@ -366,11 +378,28 @@ def build_console(
     *,
     secret: bytes,
     environment: Mapping[str, str],
+    worker: int = 0,
+    peers: Sequence[Origin] = (),
+    predecessor: Console | None = None,
 ) -> Console | None:
-    """Build the console; None if it is disabled. `secret` signs the sessions, and is shared by all workers."""
+    """Build the console; None if it is disabled.
+
+    `secret` signs the sessions, and is shared by all workers; `peers` are the addresses of the other ones. The console
+    takes over the exchanges of its `predecessor`, which served until the configuration was loaded again.
+    """
     if not config.console.enabled:
         return None
-    return Console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment)
+    return Console(
+        config,
+        dispatcher,
+        authenticator,
+        redactor,
+        secret=secret,
+        environment=environment,
+        worker=worker,
+        peers=peers,
+        predecessor=predecessor,
+    )
 
 
 def _require_admin(viewer: Viewer) -> None:

@@ -3,6 +3,7 @@
 While no page is open and no bodies are captured, an exchange costs one entry at its end.
 """
 
+import secrets
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -62,10 +63,13 @@ class ExchangeBuffer:
     """The latest exchanges of one process, and those under way while a page is open."""
 
     def __init__(self, count: int, size: int, *, body_limit: int, captures_always: bool = False) -> None:
+        self.id = secrets.token_hex(4)
+        """Tells positions in this buffer from those in another one."""
         self.is_watched = captures_always
         """Whether exchanges are followed from their start: a page is open, or bodies are captured."""
         self.last_number = 0
-        self._ring: deque[BufferedExchange] = deque(maxlen=max(1, count))
+        self._ring: deque[BufferedExchange] = deque()
+        self._count = max(1, count)
         self._size = size
         self._used = 0
         self._captured: deque[BufferedExchange] = deque()
@@ -74,6 +78,13 @@ class ExchangeBuffer:
         self._capture_ends_at = 0.0  # on the monotonic clock
         self._watchers = 0
         self._open: dict[str, RequestObserver] = {}
+
+    def reconfigure(self, count: int, size: int, *, body_limit: int, captures_always: bool) -> None:
+        """Apply a configuration that was loaded again; the exchanges stay, as far as it allows."""
+        self._count, self._size = max(1, count), size
+        self._body_limit, self._captures_always = min(body_limit, size), captures_always
+        self._drop_oldest()
+        self._update_watched()
 
     @property
     def capture_seconds(self) -> float | None:
@@ -121,24 +132,22 @@ class ExchangeBuffer:
             return
         self.last_number = number = self.last_number + 1
         exchange = _buffered(observer, number)
+        self._ring.append(exchange)
         if exchange.captured is not None:
-            self._reserve(exchange)
-        ring = self._ring
-        if len(ring) == ring.maxlen and (oldest := ring[0]).captured is not None:
-            self._release(oldest)
-        ring.append(exchange)
+            self._captured.append(exchange)
+            self._used += exchange.captured.size
+        if len(self._ring) > self._count or self._used > self._size:
+            self._drop_oldest()
 
-    def _reserve(self, exchange: BufferedExchange) -> None:
-        """Count the bytes of an exchange, and drop the bodies of the oldest ones over the limit."""
-        if exchange.captured is None:
-            return
-        self._captured.append(exchange)
-        self._used += exchange.captured.size
+    def _drop_oldest(self) -> None:
+        """Drop the oldest exchanges over the count, and the bodies of the oldest ones over the size."""
+        while len(self._ring) > self._count:
+            self._release(self._ring.popleft())
         while self._used > self._size and self._captured:
             self._release(self._captured[0])
 
     def _release(self, exchange: BufferedExchange) -> None:
-        """Drop the bodies of an exchange, which is the oldest that has any."""
+        """Drop the bodies of an exchange; if it has any, it is the oldest that does."""
         if exchange.captured is not None:
             self._used -= exchange.captured.size
             exchange.captured, exchange.is_evicted = None, True

@@ -2,7 +2,6 @@
 
 import re
 import time
-from typing import Any
 
 from msgspec import Struct
 
@@ -12,7 +11,7 @@ from toolwire.gateway.exchange.exchange import ExchangeServices
 from toolwire.gateway.observability.recorder import Observability
 
 _SAMPLE = re.compile(
-    r"toolwire_(calls_total|failovers_total|refused_settings_total|requests_total|tokens_total)\{(.*)\}"
+    r"toolwire_(breakers_open|calls_total|failovers_total|refused_settings_total|requests_total|tokens_total)\{(.*)\}"
 )
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -26,7 +25,7 @@ class ProviderStatus(Struct, omit_defaults=True):
     host: str = ""
     default_model: str = ""
     open_breakers: list[str] = []
-    """Models that are skipped because their circuit breaker is open."""
+    """Models that are skipped because their circuit breaker is open, in some of the workers at least."""
     requests: int = 0
     failed: int = 0
     input: int = 0
@@ -39,7 +38,6 @@ class ProviderStatus(Struct, omit_defaults=True):
 def report_providers(services: ExchangeServices, observability: Observability) -> list[ProviderStatus]:
     """Return the status of each provider, summed over all workers since the start."""
     totals = observability.metrics.totals()
-    breakers = services.breakers.open_names()
     reports = {}
     for provider in services.router.providers.values():
         reports[provider.name] = ProviderStatus(
@@ -48,7 +46,6 @@ def report_providers(services: ExchangeServices, observability: Observability) -
             f"{provider.origin.scheme}://{provider.origin.authority}",
             host=provider.profile(provider.default_model).title,
             default_model=provider.default_model or "",
-            open_breakers=[model for name, model in breakers if name == provider.name],
         )
     for sample, value in totals.items():
         match = _SAMPLE.fullmatch(sample)
@@ -61,6 +58,10 @@ def report_providers(services: ExchangeServices, observability: Observability) -
 def _add_sample(report: ProviderStatus, family: str, labels: dict[str, str], value: int) -> None:
     """Add a sample of a metric to a report."""
     match family:
+        case "breakers_open" if value:
+            report.open_breakers.append(labels.get("model", ""))
+        case "breakers_open":
+            pass
         case "requests_total":
             report.requests += value
             if int(labels.get("status", "0")) >= 400:
@@ -78,20 +79,48 @@ def _add_sample(report: ProviderStatus, family: str, labels: dict[str, str], val
             report.refused_settings[setting] = report.refused_settings.get(setting, 0) + value
 
 
+class LimitStatus(Struct, omit_defaults=True):
+    """The current usage of a limit."""
+
+    name: str
+    used: float
+    limit: float | None = None
+    unit: str = ""
+    dropped: int | None = None
+
+
+class PeerStatus(Struct):
+    """The part of another worker's status that is summed."""
+
+    limits: list[LimitStatus] = []
+
+
 def report_limits(
     config: Config, services: ExchangeServices, observability: Observability, buffer: ExchangeBuffer
-) -> list[dict[str, Any]]:
-    """Return the current usage of each limit."""
-    limits, totals = services.limits, observability.metrics.totals()
+) -> list[LimitStatus]:
+    """Return the current usage of each limit in this worker."""
     journal = None if observability.recorder is None else observability.recorder.journal
-    reports: list[dict[str, Any]] = [
-        {"name": "streams", "used": totals.get("toolwire_streams", 0), "limit": limits.streams},
-        {"name": "exchanges in memory", "used": len(buffer), "limit": config.console.exchanges},
-        {"name": "bodies in memory", "used": buffer.used_bytes, "limit": config.console.size, "unit": "bytes"},
+    reports = [
+        LimitStatus("streams", observability.metrics.open_streams, services.limits.streams),
+        LimitStatus("exchanges in memory", len(buffer), config.console.exchanges),
+        LimitStatus("bodies in memory", buffer.used_bytes, config.console.size, unit="bytes"),
     ]
     if journal is not None:
-        reports.append({"name": "journal records", "used": journal.written_count, "dropped": journal.dropped_count})
+        reports.append(LimitStatus("journal records", journal.written_count, dropped=journal.dropped_count))
     return reports
+
+
+def sum_limits(reports: list[list[LimitStatus]]) -> list[LimitStatus]:
+    """Return the usage and the limits of several workers together."""
+    sums: dict[str, LimitStatus] = {}
+    for report in (limit for worker in reports for limit in worker):
+        if (known := sums.get(report.name)) is None:
+            sums[report.name] = report
+            continue
+        known.used += report.used
+        known.limit = None if known.limit is None or report.limit is None else known.limit + report.limit
+        known.dropped = None if known.dropped is None or report.dropped is None else known.dropped + report.dropped
+    return list(sums.values())
 
 
 class Uptime:

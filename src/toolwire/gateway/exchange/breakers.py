@@ -66,12 +66,6 @@ class Breakers:
         breaker.retry_at = now + self._limits.cooldown
         return True
 
-    def open_names(self) -> list[tuple[str, str]]:
-        """Return provider and model of each backend whose breaker is open."""
-        return [
-            (name, model or "") for (name, model), breaker in self._breakers.items() if breaker.retry_at is not None
-        ]
-
     def record_start(self, backend: Backend) -> None:
         """Close the breaker of a backend whose stream has begun; its failures count until the stream is complete."""
         breaker = self._breakers.get(_key(backend)) if self._breakers else None

@@ -247,6 +247,11 @@ class Metrics:
         """Set the number of open streams."""
         self._values[self._streams_slot] = streams
 
+    @property
+    def open_streams(self) -> int:
+        """Return the number of open streams of this worker."""
+        return int(self._values[self._streams_slot])
+
     async def measure_lag(self) -> None:
         """Measure twice a second how late the event loop wakes up, until cancelled."""
         while True:

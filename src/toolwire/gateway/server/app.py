@@ -135,7 +135,7 @@ class App:
         self._metrics = metrics = Metrics(scoreboard, worker)
         self._loss_store = scoreboard.loss_store(worker)
         self._shared_losses = SharedLossReports(dispatcher.services.conversation_state.store)
-        self._console = console
+        self.console = console
         exchanges = None if console is None else console.buffer
         self._accounting = accounting
         if accounting is not None:
@@ -181,8 +181,8 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if self._console is not None and scope["path"][:8] in _CONSOLE_PATHS and self._console.serves(scope):
-                await self._console.serve(scope, receive, send)
+            if self.console is not None and scope["path"][:8] in _CONSOLE_PATHS and self.console.serves(scope):
+                await self.console.serve(scope, receive, send)
             else:
                 await self._handle_http(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -217,8 +217,8 @@ class App:
 
     def end_feeds(self) -> None:
         """End the console's feeds, which would delay a stop of the server."""
-        if self._console is not None:
-            self._console.close()
+        if self.console is not None:
+            self.console.close()
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, convert any exception to an error response, and log the request."""

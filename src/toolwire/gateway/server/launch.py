@@ -64,7 +64,7 @@ from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
 from toolwire.upstream.models.model_lists import ModelLists
-from toolwire.upstream.provider import Provider, is_loopback
+from toolwire.upstream.provider import Origin, Provider, is_loopback
 from toolwire.upstream.transport import Transport
 
 _RESERVED_FILES = 128  # for files, databases, processes, pooled connections, and clients being rejected
@@ -123,6 +123,13 @@ class SharedResources(Struct, frozen=True):
     signing_keys: list[bytes]
     console_secret: bytes
     """Signs the sessions of the console."""
+    worker_listeners: tuple[socket.socket, ...] = ()
+    """A listener on loopback for each worker, at which the others reach its console; empty for a single process."""
+
+    def peer_origins(self, worker: int) -> list[Origin]:
+        """Return the addresses of all workers but this one."""
+        addresses = [listener.getsockname() for listener in self.worker_listeners]
+        return [Origin("http", *address) for number, address in enumerate(addresses) if number != worker]
 
 
 def build_gateway(
@@ -169,7 +176,17 @@ def build_gateway(
         models=config.models,
         compaction=config.compaction,
     )
-    secret = shared_resources.console_secret
+    console = build_console(
+        config,
+        dispatcher,
+        authenticator,
+        redactor,
+        secret=shared_resources.console_secret,
+        environment=environment,
+        worker=worker,
+        peers=shared_resources.peer_origins(worker),
+        predecessor=None if predecessor is None else predecessor.app.console,
+    )
     prices = dispatcher.services.prices
     app = App(
         dispatcher,
@@ -180,7 +197,7 @@ def build_gateway(
         resources=Resources(conversation_state, config.limits),
         token_counter=TokenCounter(dispatcher, transport),
         recorder=build_recorder(config, redactor, environment, log.write_line, prices),
-        console=build_console(config, dispatcher, authenticator, redactor, secret=secret, environment=environment),
+        console=console,
         accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
         scoreboard=shared_resources.scoreboard,
         worker=worker,
@@ -297,28 +314,32 @@ def run_gateway(load: Callable[[], Config], catch_all: str | None, workers: int,
     config = load()
     if workers > 1:
         require_shared_file(config.state, os.environ)
-    with open_listener(config.server.host, config.server.port) as listener:
-        return _Service(listener, config, load, catch_all, workers).run(echo)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(open_listener(config.server.host, config.server.port))
+        count = workers if workers > 1 else 0
+        worker_listeners = [stack.enter_context(open_listener("127.0.0.1", 0)) for _ in range(count)]
+        return _Service(listener, worker_listeners, config, load, catch_all).run(echo)
 
 
 class _Service:
-    """A gateway in one or several processes, on one listener."""
+    """A gateway in one or several processes, on one listener; several have another one each, for each other."""
 
     def __init__(
         self,
         listener: socket.socket,
+        worker_listeners: list[socket.socket],
         config: Config,
         load: Callable[[], Config],
         catch_all: str | None,
-        workers: int,
     ) -> None:
         self._listener = listener
         self._load = load
         self._catch_all = catch_all
-        self._workers = workers
+        self._workers = max(1, len(worker_listeners))
         self._config, self._warning = self._adapt(config, config.server.host)
         self._providers, self._notes = asyncio.run(prepare_providers(self._config))
-        self._resources = make_shared_resources(self._config, os.environ, workers)
+        shared = make_shared_resources(self._config, os.environ, self._workers)
+        self._resources = replace(shared, worker_listeners=tuple(worker_listeners))
         self._gateway = self._build(self._config, self._providers)
 
     def run(self, echo: Callable[[str], None]) -> int:
@@ -329,7 +350,7 @@ class _Service:
         for note in (*self._notes, *([] if self._warning is None else [self._warning])):
             log.write_line(note)
         if self._workers == 1:
-            uvloop.run(serve_gateway(self._gateway, self._listener, rebuild=self._rebuild))
+            uvloop.run(serve_gateway(self._gateway, [self._listener], rebuild=self._rebuild))
             return 0
         supervisor = Supervisor(
             self._work,
@@ -355,7 +376,8 @@ class _Service:
         """Serve as one worker process until it is stopped."""
         self._resources.scoreboard.uses.clear(worker)
         gateway = self._build(self._config, self._providers, worker)
-        uvloop.run(serve_gateway(gateway, self._listener, parent_fd, rebuild=partial(self._rebuild, worker=worker)))
+        listeners = [self._listener, self._resources.worker_listeners[worker]]
+        uvloop.run(serve_gateway(gateway, listeners, parent_fd, rebuild=partial(self._rebuild, worker=worker)))
 
     async def _load_again(self) -> tuple[Config, dict[str, Provider]]:
         """Read the configuration anew; a gateway without providers stays with the simulator."""
@@ -434,7 +456,7 @@ def tune_interpreter() -> None:
 
 
 async def serve_gateway(
-    gateway: Gateway, listener: socket.socket, parent_fd: int | None = None, *, rebuild: Rebuild | None = None
+    gateway: Gateway, listeners: list[socket.socket], parent_fd: int | None = None, *, rebuild: Rebuild | None = None
 ) -> None:
     """Serve until a stop signal; streams that are under way are finished first.
 
@@ -455,4 +477,4 @@ async def serve_gateway(
             live.watch_signal(lambda: server.handle_exit(signal.SIGTERM, None))
         if parent_fd is not None:
             asyncio.get_running_loop().add_reader(parent_fd, _stop_orphan, server, parent_fd)
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=listeners)

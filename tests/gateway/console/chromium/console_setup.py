@@ -58,8 +58,8 @@ class ConsoleGateway(Struct):
         return page
 
     def capture_bodies(self, seconds: float = 3600) -> None:
-        assert self.app._console is not None
-        self.app._console.buffer.capture_for(seconds)
+        assert self.app.console is not None
+        self.app.console.buffer.capture_for(seconds)
 
 
 CONFIG = """

@@ -168,8 +168,8 @@ def test_another_site_can_neither_read_nor_act(console: ConsoleGateway, browser:
         assert outcome[:3] == ["blocked"] * 3
         assert outcome[3] in ("blocked", "opaque")
         assert outcome[4] == "isolated"
-        assert console.app._console is not None
-        assert (console.app._console.buffer.capture_seconds or 0) > 60
+        assert console.app.console is not None
+        assert (console.app.console.buffer.capture_seconds or 0) > 60
         page.context.close()
 
 

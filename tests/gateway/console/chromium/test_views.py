@@ -136,8 +136,8 @@ def test_copied_command_sends_the_same_request(console: ConsoleGateway, browser:
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)
     assert json.loads(done.stdout)["type"] == "message"
     expect(page.locator(ROWS)).to_have_count(2)
-    assert console.app._console is not None
-    first, second = console.app._console.buffer.after(0, 10)
+    assert console.app.console is not None
+    first, second = console.app.console.buffer.after(0, 10)
     assert first.captured is not None
     assert second.captured is not None
     assert first.captured.finished.bodies is not None

@@ -62,14 +62,19 @@ export class ExchangeStore extends EventTarget {
 
   /** Take a batch of the live feed. */
   addBatch(batch) {
-    if (batch.reset) {
-      this.rows.clear();
-      this.waiting = [];
-    }
+    for (const row of batch.rows) row.worker = batch.worker;
+    if (batch.reset) this.forget(batch);
     this.isComplete = batch.complete;
     if (this.isPaused) this.waiting.push(...batch.rows);
     else this.addRows(batch.rows);
     this.schedule();
+  }
+
+  /** Drop the exchanges of a worker that was started again, and of workers that are no more. */
+  forget({ worker, workers }) {
+    const isGone = (row) => row.worker === worker || row.worker >= workers;
+    for (const [id, row] of this.rows) if (isGone(row)) this.rows.delete(id);
+    this.waiting = this.waiting.filter((row) => !isGone(row));
   }
 
   addRows(rows) {
@@ -102,11 +107,6 @@ export class ExchangeStore extends EventTarget {
   setSort(key) {
     const isSame = this.sort.key === key;
     this.sort = { key, descending: isSame ? !this.sort.descending : true };
-    this.schedule();
-  }
-
-  clear() {
-    this.rows.clear();
     this.schedule();
   }
 
