@@ -90,6 +90,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     client_cert: str | None = None
     client_key: str | None = None
+    is_simulated: bool = False  # whether it is the built-in simulator, which costs nothing
     # Why it can't be used: a variable that its settings refer to is not set.
     unavailable_reason: str | None = None
 

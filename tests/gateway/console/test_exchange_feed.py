@@ -39,6 +39,8 @@ def test_row_describes_an_exchange_with_losses() -> None:
             assert (row["provider"], row["protocol"]) == ("p0", "openai-chat")
             assert (row["input"], row["output"]) == (3, 4)
             assert row["losses"] == {"warning": 1, "info": 1}
+            assert row["loss_texts"][0] == "warning dropped /top_k: the target has no such field"
+            assert not row.get("is_simulated")
             assert 0 < row["first"] <= row["duration"]
             assert row["cost"] > 0
             assert not row.get("has_bodies")

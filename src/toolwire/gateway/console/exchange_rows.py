@@ -8,6 +8,7 @@ from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.providers.price_book import PriceBook
 
 MAX_TEXT = 300
+MAX_LOSS_TEXTS = 12
 
 
 class LossCounts(Struct, omit_defaults=True):
@@ -43,7 +44,11 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
     output: int | None = None
     cache_read: int | None = None
     cost: float | None = None
+    is_simulated: bool = False
+    """Whether the built-in simulator answered, so that the cost is that of the model it simulates."""
     losses: LossCounts | None = None
+    loss_texts: list[str] = []
+    """The first losses as text, for the search."""
     calls: dict[str, int] | None = None
     failovers: int = 0
     error: str = ""
@@ -82,6 +87,7 @@ class RowBuilder:
             streamed=record.streamed,
             is_open=is_open,
             failed=record.failed,
+            is_simulated=provider is not None and provider.is_simulated,
             first=None if record.responded_at is None else record.responded_at - record.started_at,
             duration=record.duration,
             calls=record.calls,
@@ -94,6 +100,7 @@ class RowBuilder:
             row.cost = self.prices.known_price(record.provider, record.model, usage)
         if exchange.losses:
             row.losses = count_losses(exchange.losses)
+            row.loss_texts = [str(loss)[:MAX_TEXT] for loss in exchange.losses[:MAX_LOSS_TEXTS]]
         return row
 
 

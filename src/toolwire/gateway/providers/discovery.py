@@ -25,7 +25,6 @@ Listener = Literal["gateway", "simulator", "other", "none"]
 """A program at an address: a toolwire gateway, one that uses the built-in simulator, another program, or none."""
 
 _LIMIT_HEALTH = 64 * 1024
-_SIMULATED_MODEL = "simulated"
 SIMULATOR_NOTE = "no provider is configured: using the built-in simulator, which answers to any model name"
 
 _KNOWN_PROVIDERS = (
@@ -98,19 +97,25 @@ def simulated_providers(base_url: str) -> dict[str, Provider]:
             base_url=base_url,
             # A name like `opnai/gpt-5` is a mistake, not a model of OpenRouter.
             models=() if name == "openrouter" else models,
-            default_model=_SIMULATED_MODEL,
+            default_model="simulated",
+            is_simulated=True,
         )
         for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS
     }
     providers["ollama"] = Provider(
-        name="ollama", protocol="ollama", base_url=base_url, models=("*:*",), default_model=_SIMULATED_MODEL
+        name="ollama",
+        protocol="ollama",
+        base_url=base_url,
+        models=("*:*",),
+        default_model="simulated",
+        is_simulated=True,
     )
     return providers
 
 
 def are_simulated(providers: Iterable[Provider]) -> bool:
     """Return whether all providers have the simulator's model as their default."""
-    return all(provider.default_model == _SIMULATED_MODEL for provider in providers)
+    return all(provider.is_simulated for provider in providers)
 
 
 _DEFAULT_SIMULATOR = SimulatorSection()

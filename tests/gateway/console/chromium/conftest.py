@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright, sync_playwright
 
 from tests.gateway.console.chromium.console_setup import ConsoleGateway, run_console_gateway
 from toolwire.runtime.tools.browser import ChromiumNotFound, find_chromium
@@ -20,13 +21,31 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=Path(find_chromium(None)), chromium_sandbox=os.geteuid() != 0
-        )
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with launch_chromium(playwright) as launched:
         yield launched
-        launched.close()
+
+
+@pytest.fixture
+def caching_browser(playwright: Playwright) -> Iterator[Browser]:
+    """A browser with the back/forward cache, which Playwright turns off."""
+    with launch_chromium(playwright, ignore_default_args=["--disable-back-forward-cache"]) as launched:
+        yield launched
+
+
+@contextmanager
+def launch_chromium(playwright: Playwright, **options: Any) -> Iterator[Browser]:
+    launched = playwright.chromium.launch(
+        executable_path=Path(find_chromium(None)), chromium_sandbox=os.geteuid() != 0, **options
+    )
+    yield launched
+    launched.close()
 
 
 @pytest.fixture

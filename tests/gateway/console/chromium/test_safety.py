@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
@@ -20,6 +22,7 @@ from tests.gateway.console.chromium.console_setup import (
     run_console_gateway,
     send_traffic,
 )
+from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.servers.asgi import serve_app
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
@@ -127,6 +130,11 @@ def test_page_requests_nothing_from_anywhere_else(console: ConsoleGateway, brows
     assert [url for url in requested if not url.startswith(console.url + "/")] == []
 
 
+async def other_site(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+    await send({"type": "http.response.body", "body": b"<!doctype html><title>other</title>"})
+
+
 ATTACK = """async url => {
     const outcomes = [];
     const attempts = [
@@ -157,10 +165,6 @@ ATTACK = """async url => {
 
 
 def test_another_site_can_neither_read_nor_act(console: ConsoleGateway, browser: Browser) -> None:
-    async def other_site(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
-        await send({"type": "http.response.body", "body": b"<!doctype html><title>other</title>"})
-
     with serve_app(other_site) as url:
         page = browser.new_context().new_page()
         page.goto(url)
@@ -200,25 +204,66 @@ def test_sign_in_and_out(browser: Browser, tmp_path: Path) -> None:
         page.context.close()
 
 
-def test_page_reconnects_after_a_restart(browser: Browser, tmp_path: Path) -> None:
-    """The first process is stopped with the page open; the second one starts on the same port."""
+def start_program(folder: Path, port: int = 0) -> tuple[subprocess.Popen[str], str]:
+    """Start `toolwire serve` on its built-in simulator, and return the process and its address."""
     environment = {
         name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "PYTHONPATH"
     }
-    environment |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    environment |= {"HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder)
+    assert process.stderr is not None
+    return process, process.stderr.readline().split()[-1]
 
-    def start(port: int) -> tuple[subprocess.Popen[str], str]:
-        command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--port", str(port)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)
-        assert process.stderr is not None
-        return process, process.stderr.readline().split()[-1]
+
+def test_costs_of_the_simulator_are_no_real_money(browser: Browser, tmp_path: Path) -> None:
+    process, url = start_program(tmp_path)
+    with process:
+        try:
+            request = claude_request("claude-sonnet-4-5")
+            assert httpx.post(f"{url}/v1/messages", json=request, timeout=DEADLINE).status_code == 200
+            page = browser.new_context().new_page()
+            page.goto(url)
+            expect(page.locator(ROWS)).to_contain_text("simulated", timeout=60_000)
+            expect(page.locator(f"{ROWS} .c6")).to_have_text(re.compile(r"^~\$0\.00\d+$"))
+            page.locator(ROWS).click()
+            expect(page.locator(".facts")).to_contain_text("Simulated cost~$0.00")
+            page.evaluate("location.hash = '#/status'")
+            expect(page.locator(".figure-title").last).to_have_text("Simulated cost")
+            page.context.close()
+        finally:
+            process.terminate()
+
+
+def test_page_in_the_cache_of_the_browser_holds_no_connection(
+    console: ConsoleGateway, caching_browser: Browser
+) -> None:
+    """A page that is left lives on in the back/forward cache, without its feed; the feed goes on after a return."""
+    assert console.app.console is not None
+    feed = console.app.console._feed
+    with serve_app(other_site) as url:
+        page = console.open_page(caching_browser)
+        expect(page.locator(".feed-state.live")).to_be_attached()
+        assert feed._watchers == 1
+        page.evaluate("addEventListener('pageshow', event => { window.isRestored = event.persisted; })")
+        page.goto(url)
+        wait_until(lambda: feed._watchers == 0)
+        console.post("/v1/messages", claude_request())
+        page.go_back(wait_until="commit")  # a restored page does not load again
+        expect(page.locator(ROWS)).to_have_count(1)
+        assert page.evaluate("window.isRestored") is True
+        assert feed._watchers == 1
+
+
+def test_page_reconnects_after_a_restart(browser: Browser, tmp_path: Path) -> None:
+    """The first process is stopped with the page open; the second one starts on the same port."""
 
     def stop(process: subprocess.Popen[str]) -> None:
         with process:
             process.terminate()
         assert process.returncode == 0
 
-    process, url = start(0)
+    process, url = start_program(tmp_path)
     page = browser.new_context().new_page()
     try:
         page.goto(url)
@@ -227,7 +272,7 @@ def test_page_reconnects_after_a_restart(browser: Browser, tmp_path: Path) -> No
         stop(process)
         assert time.monotonic() - started < 10  # an open page does not delay the stop
         expect(page.locator(".feed-state.lost")).to_be_attached(timeout=60_000)
-        process, _ = start(int(url.rpartition(":")[2]))
+        process, _ = start_program(tmp_path, int(url.rpartition(":")[2]))
         expect(page.locator(".feed-state.live")).to_be_attached(timeout=60_000)
         page.evaluate("location.hash = '#/playground'")
         page.get_by_role("button", name="Run").click()  # the first token is of the process that is gone

@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.gateway.console.chromium.console_setup import (
     claude_request,
     open_exchange,
     record_runs,
+    run_console_gateway,
     send_traffic,
 )
 
@@ -41,6 +43,11 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
         ("provider:groq", 2),
         ("status:4xx", 1),
         ("is:stream", 3),
+        ("anthropic stream", 3),
+        ("1,667", 1),
+        ("top_k", 1),
+        ("loss:top_k", 1),
+        ("3 warnings", 1),
         ("client:anthropic model:gemini", 1),
         ("no-such-text", 0),
     ):
@@ -54,6 +61,18 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
     page.get_by_role("button", name="Cost").click()
     expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "descending")
     expect(page.locator(f"{ROWS}[aria-rowindex='2']")).to_contain_text("claude-opus-4-1")
+
+
+def test_search_shows_the_loss_that_it_found(console: ConsoleGateway, browser: Browser) -> None:
+    console.post("/v1/messages", claude_request())
+    console.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5"))
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(2)
+    page.get_by_label("Search exchanges").fill("top_k")
+    expect(page.locator(ROWS)).to_have_count(1)
+    expect(page.locator(f"{ROWS} .row-loss")).to_have_text("warning dropped /top_k: the target has no such field")
+    page.get_by_label("Search exchanges").fill("")
+    expect(page.locator(f"{ROWS} .row-loss")).to_have_count(0)
 
 
 def test_pause_holds_the_list(console: ConsoleGateway, browser: Browser) -> None:
@@ -117,13 +136,27 @@ def test_commands_are_copied_without_keys(console: ConsoleGateway, browser: Brow
     for name, expected in (
         ("Copy curl", f"curl -sS {console.url}/v1/messages"),
         ("Copy provider curl", "-H 'authorization: Bearer '\"$KEY\""),
-        ("Copy replay", "toolwire journal replay ex_"),
     ):
         page.get_by_role("button", name=name, exact=True).click()
         expect(page.locator("#toast.shown")).to_be_visible()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert expected in copied
         assert "sk-upstream" not in copied
+
+
+def test_replay_is_offered_with_a_journal_only(console: ConsoleGateway, browser: Browser, tmp_path: Path) -> None:
+    replay = "Copy replay"
+    page = open_exchange(console, browser, claude_request())
+    expect(page.get_by_role("button", name="Copy curl", exact=True)).to_be_enabled()
+    assert page.get_by_role("button", name=replay).count() == 0
+    with ExitStack() as stack:
+        journal = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
+        page = open_exchange(run_console_gateway(stack, tmp_path, journal), browser, claude_request())
+        page.get_by_role("button", name=replay).click()
+        expect(page.locator("#toast.shown")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert re.fullmatch(r"toolwire journal replay ex_[0-9a-f]{16} --to PROVIDER/MODEL", copied)
+        page.context.close()
 
 
 def test_copied_command_sends_the_same_request(console: ConsoleGateway, browser: Browser) -> None:
@@ -154,20 +187,50 @@ def test_export_downloads_a_zip_file(console: ConsoleGateway, browser: Browser, 
     assert [name for name in names if name.endswith("/request.json")]
 
 
-def test_bodies_are_captured_after_the_switch(console: ConsoleGateway, browser: Browser) -> None:
+def test_losses_are_shown_by_direction_without_bodies(console: ConsoleGateway, browser: Browser) -> None:
     console.capture_bodies(0)
     page = open_exchange(console, browser, claude_request())
-    expect(page.locator(".missing")).to_contain_text("were not captured")
-    expect(page.locator(".loss", has_text="/top_k")).to_be_visible()
-    page.get_by_role("button", name="Capture bodies for 15 minutes").click()
-    expect(page.get_by_role("button", name="Capturing bodies")).to_have_attribute("aria-pressed", "true")
+    paths = page.locator(".loss-path")
+    expect(paths).to_have_text(["/top_k", "/system/0/cache_control"])
+    page.get_by_role("button", name="See what was lost in the response").click()
+    expect(page.get_by_role("tab", name="Response")).to_have_attribute("aria-selected", "true")
+    expect(paths).to_have_text("/created")
+    page.get_by_role("tab", name="Stream").click()
+    expect(paths).to_have_count(0)
+
+
+def test_next_exchange_opens_once_bodies_are_captured(console: ConsoleGateway, browser: Browser) -> None:
+    console.capture_bodies(0)
+    page = open_exchange(console, browser, claude_request())
+    page.get_by_role("tab", name="Other providers").click()
+    page.locator(".detail").get_by_role("button", name="Capture bodies for 15 minutes").click()
+    expect(page.locator(".waiting-line")).to_contain_text("the next exchange opens here")
     console.post("/v1/messages", claude_request())
-    expect(page.locator(ROWS)).to_have_count(2)
-    page.locator(ROWS).first.press("j")
+    expect(page.get_by_role("heading", name="To anthropic")).to_be_visible()
+    expect(page.get_by_role("tab", name="Other providers")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "2")
+    console.post("/v1/messages", claude_request())
+    expect(page.locator(ROWS)).to_have_count(3)
+    expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "3")  # only the first one opens
+    page.get_by_role("button", name="Capturing bodies").click()
+    expect(page.get_by_role("button", name="Capture bodies", exact=True)).to_have_attribute("aria-pressed", "false")
+
+
+def test_bodies_can_be_captured_from_the_start(console: ConsoleGateway, browser: Browser) -> None:
+    console.capture_bodies(0)
+    page = console.open_page(browser)
+    offer = page.get_by_role("button", name="Capture bodies for 15 minutes")
+    expect(offer).to_have_count(1)
+    console.post("/v1/messages", claude_request())
+    expect(page.locator(".list-note")).to_be_visible()
+    offer.click()
+    expect(page.locator(".list-note")).to_be_hidden()
+    console.post("/v1/messages", claude_request())
+    page.locator(f"{ROWS}[aria-rowindex='3']").wait_for()
     page.locator(f"{ROWS}[aria-rowindex='2']").click()
     expect(page.locator(".pane")).to_have_count(2)
-    page.get_by_role("button", name="Capturing bodies").click()
-    expect(page.get_by_role("button", name="Capture bodies")).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("link", name="Open in playground").click()
+    expect(page.get_by_label("Body", exact=True)).to_have_value(re.compile("umbrella"))
 
 
 def test_playground_translates_as_one_types_and_runs(console: ConsoleGateway, browser: Browser) -> None:
@@ -236,11 +299,20 @@ def test_keyboard_alone_is_enough(console: ConsoleGateway, browser: Browser) -> 
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowDown")
     expect(page.locator(f"{ROWS}.selected")).to_have_count(1)
+    expect(page.locator(".key-hints")).to_contain_text("?all keys")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("4")
     expect(page.get_by_role("heading", name="Status", level=1)).to_be_visible()
+
+
+CUT_FILTERS = """() => [...document.querySelectorAll('.toolbar select')].filter(select => {
+    const context = document.createElement('canvas').getContext('2d');
+    context.font = getComputedStyle(select).font;
+    const text = context.measureText(select.selectedOptions[0].text).width;
+    return !select.hidden && text + 32 > select.offsetWidth; // padding, border and arrow
+}).map(select => select.getAttribute('aria-label'))"""
 
 
 @pytest.mark.parametrize("path", ["exchanges", "playground", "runs", "status"])
@@ -252,6 +324,7 @@ def test_page_fits_a_phone(console: ConsoleGateway, browser: Browser, tmp_path: 
     expect(page.locator(".feed-state.live")).to_be_attached()
     _assert_no_sideways_scrolling(page)
     if path == "exchanges":
+        assert page.evaluate(CUT_FILTERS) == []
         page.locator(ROWS).first.tap()
         expect(page.locator(".pane").first).to_be_visible()
         _assert_no_sideways_scrolling(page)

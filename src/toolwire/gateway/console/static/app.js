@@ -79,11 +79,20 @@ class App {
     this.drawCapture();
   }
 
+  get isCapturing() {
+    return this.capture === null || this.captureEndsAt > Date.now();
+  }
+
+  /** Whether this viewer may switch capturing. */
+  get canCapture() {
+    return this.session.is_admin && this.capture !== null;
+  }
+
   drawCapture() {
     clearTimeout(this.captureTimer);
     if (!this.captureButton) return;
     const left = Math.max(0, (this.captureEndsAt - Date.now()) / 1000);
-    const isOn = this.capture === null || left > 0;
+    const isOn = this.isCapturing;
     this.captureButton.setAttribute('aria-pressed', String(isOn));
     this.captureButton.disabled = this.capture === null;
     this.captureButton.title = this.capture === null ? 'The configuration captures the bodies of all exchanges'
@@ -95,9 +104,8 @@ class App {
 
   async switchCapture(seconds = CAPTURE_SECONDS) {
     try {
-      const isOn = this.captureEndsAt > Date.now();
-      this.setCapture((await act('capture', { seconds: isOn ? 0 : seconds })).capture);
-      toast(this.captureEndsAt > Date.now() ? `bodies of new exchanges are captured for ${formatDuration(seconds)}` : 'bodies are no longer captured');
+      this.setCapture((await act('capture', { seconds: this.isCapturing ? 0 : seconds })).capture);
+      toast(this.isCapturing ? `bodies of new exchanges are captured for ${formatDuration(seconds)}` : 'bodies are no longer captured');
     } catch (error) {
       toast(error.message);
     }

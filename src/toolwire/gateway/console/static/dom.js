@@ -31,7 +31,7 @@ function setProperties(created, properties) {
     else if (name === 'href') created.setAttribute('href', safeLink(value));
     else if (name === 'src') created.setAttribute('src', safeSource(value));
     else if (name === 'value' || name === 'checked' || name === 'disabled' || name === 'hidden' || name === 'selected') created[name] = value;
-    else if (name === 'id' || ALLOWED_ATTRIBUTES.test(name)) created.setAttribute(name, value === true ? '' : String(value));
+    else if (name === 'id' || ALLOWED_ATTRIBUTES.test(name)) created.setAttribute(name, value === true && !name.startsWith('aria-') ? '' : String(value));
     else throw new Error(`attribute ${name} is not allowed`);
   }
 }

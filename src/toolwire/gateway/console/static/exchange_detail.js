@@ -5,10 +5,18 @@ import { buildComparison, lossList } from './comparison.js';
 import { curlCommand, keyHeader } from './commands.js';
 import { button, copyText, element, icon, iconButton, replace } from './dom.js';
 import { lossChips, statusBadge } from './exchange_list.js';
-import { formatCost, formatCount, formatDateTime, formatDuration, protocolTitle } from './format.js';
+import { costText } from './exchange_text.js';
+import { formatCount, formatDateTime, formatDuration, protocolTitle } from './format.js';
 import { buildTimeline } from './timeline.js';
 
 const TABS = [['request', 'Request'], ['response', 'Response'], ['stream', 'Stream'], ['elsewhere', 'Other providers']];
+
+const PURPOSES = {
+  request: 'Compare both requests field by field', response: 'Compare both responses field by field', stream: 'See the events of the stream', elsewhere: 'See what another provider would have been sent',
+};
+
+/** Build the button that captures the bodies of the next exchanges. */
+export const captureButton = (app, onclick = () => {}) => button('Capture bodies for 15 minutes', () => { onclick(); app.switchCapture(); }, { class: 'button primary' });
 
 export class ExchangeDetail {
   constructor(app, id, tab, onClose) {
@@ -66,7 +74,7 @@ export class ExchangeDetail {
       ['From cache', row.cache_read ? formatCount(row.cache_read) : ''],
       ['Tokens out', row.output === undefined ? '' : formatCount(row.output)],
       ['Reasoning', usage.reasoning ? formatCount(usage.reasoning) : ''],
-      ['Cost', formatCost(row.cost)],
+      [row.is_simulated ? 'Simulated cost' : 'Cost', costText(row)],
       ['Stop', data?.stop_reasons?.join(', ') ?? ''],
       ['Calls', row.calls ? Object.entries(row.calls).map(([outcome, count]) => `${count} ${outcome.replaceAll('_', ' ')}`).join(', ') : ''],
       ['Failovers', row.failovers ? String(row.failovers) : ''],
@@ -75,7 +83,8 @@ export class ExchangeDetail {
     const tools = element('div', { class: 'detail-tools' },
       iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: 'Copy the client’s request as a curl command (c)', disabled: !data?.bodies }),
       data?.upstream ? iconButton('copy', 'Copy provider curl', () => copyText(curlCommand(data.upstream.url, [...data.upstream.headers ?? [], ...(data.upstream.key_header ? [keyHeader(data.upstream.key_header, 'KEY')] : [])], data.bodies.translated), 'Command'), { title: 'Copy the request to the provider as a curl command' }) : null,
-      iconButton('copy', 'Copy replay', () => this.copyReplay(), { title: 'Copy the command that sends it again, to the same or another provider', disabled: !data }),
+      data?.replay ? iconButton('copy', 'Copy replay', () => copyText(`${data.replay} --to PROVIDER/MODEL`, 'Command (without --to, it goes to the same provider)'), { title: 'Copy the command that sends it again, to the same or another provider' }) : null,
+      data?.bodies?.request ? this.playgroundLink() : null,
       element('a', { class: 'button', href: `/console/api/export/${encodeURIComponent(this.id)}`, download: `toolwire-${this.id}.zip`, title: 'Download as a zip file for a bug report, without secrets' }, icon('download'), element('span', {}, 'Export')));
     replace(this.head,
       element('div', { class: 'detail-title' }, iconButton('back', 'Back to the list', this.onClose, { isCompact: true, class: 'button compact narrow-only' }), statusBadge(row), element('h2', {}, row.client_model || row.model || row.path), lossChips(row.losses), iconButton('close', 'Close (Esc)', this.onClose, { isCompact: true, class: 'button compact wide-only push' })),
@@ -178,21 +187,42 @@ export class ExchangeDetail {
           replace(result, element('p', { class: 'problem' }, error.message));
         }
       });
-      replace(area, element('p', { class: 'hint' }, 'What another provider would have been sent in place of this request, and what would have been lost. Nothing is sent.'), picker.root, result,
-        element('p', {}, element('a', { class: 'button', href: '#/playground', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request ?? '' }; } }, icon('external'), element('span', {}, 'Open in the playground'))));
+      replace(area, element('p', { class: 'hint' }, 'What another provider would have been sent in place of this request, and what would have been lost. Nothing is sent.'), picker.root, result);
       picker.choose(picker.first(data.row.protocol));
     });
     return area;
   }
 
-  missingBodies() {
+  /** Link to the playground with the client's request. */
+  playgroundLink() {
     const { data, app } = this;
-    const reason = data.missing_bodies === 'evicted' ? 'The bodies of this exchange were dropped from memory for later ones.' : 'The bodies of this exchange were not captured.';
-    return element('div', { class: 'missing' },
-      data.losses.length ? [element('h3', {}, 'Losses'), lossList(data.losses)] : null,
-      element('p', {}, `${reason} `, app.session.is_admin ? 'To compare both sides field by field, capture the bodies of the next exchanges. They stay in the memory of the gateway, bounded, and never leave it.' : 'Ask an admin of this gateway to capture bodies.'),
-      app.session.is_admin && app.captureEndsAt <= Date.now() && app.capture !== null ? button('Capture bodies for 15 minutes', () => app.switchCapture(), { class: 'button primary' }) : null,
-      app.captureEndsAt > Date.now() ? element('p', { class: 'hint' }, 'Bodies of new exchanges are captured now: send the request again.') : null);
+    return element('a', { class: 'button', href: '#/playground', title: 'Edit the request, translate it for any provider, and run it', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request }; } }, icon('external'), element('span', {}, 'Open in playground'));
+  }
+
+  /** Show what is known without bodies, and how to get them. */
+  missingBodies() {
+    const { data, app, tab } = this;
+    const losses = data.losses.filter((loss) => loss.direction === tab);
+    const other = tab === 'request' ? 'response' : 'request';
+    const known = tab === 'request' || tab === 'response' ? [
+      element('h3', {}, losses.length ? `Lost in the ${tab}` : `Nothing was lost in the ${tab}`), losses.length ? lossList(losses) : null,
+      data.losses.length > losses.length ? element('p', {}, button(`See what was lost in the ${other}`, () => this.selectTab(other), { class: 'link' })) : null,
+    ] : null;
+    return element('div', { class: 'missing' }, known, element('section', { class: 'capture-box' }, element('h3', {}, PURPOSES[tab]),
+      element('p', {}, data.missing_bodies === 'evicted' ? 'This needs the bodies, which were dropped from memory for those of later exchanges.' : 'This needs the bodies, which were not captured for this exchange.'),
+      this.captureSteps()));
+  }
+
+  /** Return what to do for the bodies of the next exchange. */
+  captureSteps() {
+    const { app } = this;
+    if (!app.session.is_admin) return element('p', { class: 'faint' }, 'Ask an admin of this gateway to capture bodies.');
+    if (app.isCapturing) {
+      this.isWaiting ||= app.capture !== null && this.hasSwitchedOn;
+      return [element('p', { class: 'waiting-line' }, element('span', { class: 'pulse', 'aria-hidden': true }), this.isWaiting ? 'Send the request again: the next exchange opens here.' : 'Bodies of new exchanges are captured. Send the request again.'),
+        this.tab === 'elsewhere' ? element('p', {}, element('a', { href: '#/playground' }, 'Or paste a request into the playground')) : null];
+    }
+    return [captureButton(app, () => { this.hasSwitchedOn = true; }), element('p', { class: 'faint' }, 'Bodies stay in the memory of the gateway. This page never shows keys.')];
   }
 
   copyCurl() {
@@ -201,16 +231,6 @@ export class ExchangeDetail {
     const headers = [['content-type', 'application/json'], ...(data.client_headers ?? [])];
     if (this.app.session.needs_key) headers.push(keyHeader('authorization', 'TOOLWIRE_KEY'));
     copyText(curlCommand(location.origin + data.row.path, headers, data.bodies.request ?? ''), 'Command');
-  }
-
-  copyReplay() {
-    const { data } = this;
-    if (data.replay) {
-      copyText(`${data.replay} --to PROVIDER/MODEL`, 'Command (without --to, it goes to the same provider)');
-      return;
-    }
-    copyText(`toolwire journal replay ${this.id}`, 'Command');
-    replace(document.getElementById('toast'), element('span', {}, 'Copied. It works once the journal records bodies: toolwire serve --record-bodies'));
   }
 }
 

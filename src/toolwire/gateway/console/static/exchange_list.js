@@ -1,8 +1,9 @@
 // The list of exchanges. Only the rows in view exist as elements.
 
 import { button, element, icon, iconButton, replace, svg } from './dom.js';
-import { formatCost, formatCount, formatDateTime, formatDuration, formatTime, formatTokens, plural } from './format.js';
 import { isFailed } from './exchange_store.js';
+import { costText, costTitle, describeExchange, findLoss, tokensText } from './exchange_text.js';
+import { formatCount, formatDateTime, formatDuration, formatTime, plural } from './format.js';
 
 const ROW_HEIGHT = 52;
 const HEADER_HEIGHT = 33;
@@ -18,6 +19,12 @@ const COLUMNS = [
   { key: 'cost', label: 'Cost', isNumber: true },
   { key: 'losses', label: 'Losses', isNumber: true },
 ];
+
+/** A key that does the same, for those who have a keyboard. */
+export const keyHint = (key) => element('kbd', { class: 'key-hint', 'aria-hidden': true }, key);
+
+const buildKeyHints = () => element('p', { class: 'key-hints', 'aria-hidden': true },
+  [['j k', 'move'], ['Enter', 'open'], ['[ ]', 'tabs'], ['Esc', 'close'], ['?', 'all keys']].map(([keys, text]) => element('span', {}, keys.split(' ').map((key) => element('kbd', {}, key)), text)));
 
 /** Chips with the number of losses of each severity. */
 export function lossChips(losses) {
@@ -55,11 +62,12 @@ export class ExchangeList {
     this.elements = new Map();
     this.spacer = element('div', { class: 'rows-spacer', role: 'rowgroup' });
     this.empty = element('div', { class: 'empty', hidden: true });
+    this.note = element('div', { class: 'list-note', hidden: true });
     this.header = element('div', { class: 'row row-header', role: 'row' });
     this.scroller = element('div', { class: 'rows', onscroll: () => this.scheduleDraw() }, element('div', { role: 'rowgroup', class: 'header-group' }, this.header), this.spacer);
     this.grid = element('div', { class: 'grid', role: 'grid', 'aria-label': 'Exchanges', tabindex: 0, onkeydown: (event) => this.onKey(event) },
       this.scroller);
-    this.root = element('section', { class: 'list', 'aria-label': 'List of exchanges' }, this.buildToolbar(), this.grid, this.empty);
+    this.root = element('section', { class: 'list', 'aria-label': 'List of exchanges' }, this.buildToolbar(), this.note, this.grid, this.empty, buildKeyHints());
     this.onChange = () => this.refresh();
     store.addEventListener('change', this.onChange);
     this.resizes = new ResizeObserver(() => this.scheduleDraw());
@@ -76,7 +84,7 @@ export class ExchangeList {
   buildToolbar() {
     const { filter } = this.store;
     this.search = element('input', {
-      type: 'search', class: 'search-input', placeholder: 'Search', title: 'Words, or status:4xx, provider:…, model:…, client:…, loss:any, is:stream', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
+      type: 'search', class: 'search-input', placeholder: 'Search models, errors, lost fields', title: 'Words, or status:4xx, provider:…, model:…, client:…, loss:…, is:stream', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
       oninput: () => this.store.setFilter({ search: this.search.value }),
       onkeydown: (event) => { if (event.key === 'Escape' || event.key === 'Enter' || event.key === 'ArrowDown') { event.preventDefault(); event.stopPropagation(); this.grid.focus(); } },
     });
@@ -85,13 +93,13 @@ export class ExchangeList {
         options.map(([value, text]) => element('option', { value, selected: filter[key] === value }, text)));
       return created;
     };
-    this.status = select('Status', 'status', [['all', 'Status: any'], ['ok', 'Succeeded'], ['failed', 'Failed'], ['open', 'Under way']]);
-    this.losses = select('Losses', 'losses', [['all', 'Losses: any'], ['any', 'With losses'], ['error', 'With errors']]);
-    this.provider = select('Provider', 'provider', [['', 'Provider: any']]);
+    this.status = select('Status', 'status', [['all', 'Status'], ['ok', 'Succeeded'], ['failed', 'Failed'], ['open', 'Under way']]);
+    this.losses = select('Losses', 'losses', [['all', 'Losses'], ['any', 'With losses'], ['error', 'With errors']]);
+    this.provider = select('Provider', 'provider', [['', 'Provider']]);
     this.pause = iconButton('pause', 'Pause', () => this.togglePause(), { 'aria-pressed': 'false', title: 'Pause the list (p)' });
     this.count = element('span', { class: 'count', role: 'status', 'aria-live': 'off' });
     return element('div', { class: 'toolbar' },
-      element('label', { class: 'search' }, icon('search'), this.search), this.status, this.losses, this.provider, this.pause, this.count);
+      element('label', { class: 'search' }, icon('search'), this.search, keyHint('/')), this.status, this.losses, this.provider, this.pause, this.count);
   }
 
   togglePause() {
@@ -112,18 +120,19 @@ export class ExchangeList {
     const providers = store.providers;
     if (providers.join('\n') !== this.providerNames) {
       this.providerNames = providers.join('\n');
-      replace(this.provider, element('option', { value: '' }, 'Provider: any'), providers.map((name) => element('option', { value: name, selected: store.filter.provider === name }, name)));
+      replace(this.provider, element('option', { value: '' }, 'Provider'), providers.map((name) => element('option', { value: name, selected: store.filter.provider === name }, name)));
     }
     this.provider.hidden = providers.length < 2;
     const total = store.rows.size;
     const waiting = store.waiting.length;
     this.count.textContent = store.visible.length === total ? plural(total, 'exchange') : `${formatCount(store.visible.length)} of ${formatCount(total)}`;
     this.pause.setAttribute('aria-pressed', String(store.isPaused));
-    replace(this.pause, icon(store.isPaused ? 'play' : 'pause'), element('span', {}, store.isPaused ? (waiting ? `Resume, ${formatCount(waiting)} new` : 'Resume') : 'Pause'));
+    replace(this.pause, icon(store.isPaused ? 'play' : 'pause'), element('span', { class: 'pause-text' }, store.isPaused ? (waiting ? `Resume, ${formatCount(waiting)} new` : 'Resume') : 'Pause'), keyHint('p'));
     const isEmpty = store.visible.length === 0;
     this.empty.hidden = !isEmpty;
     this.grid.hidden = isEmpty;
     if (isEmpty) this.drawEmpty?.(this.empty, total > 0);
+    this.drawNote?.(this.note, total > 0);
     this.anchor();
     this.spacer.style.height = `${store.visible.length * ROW_HEIGHT}px`;
     this.grid.setAttribute('aria-rowcount', String(store.visible.length + 1));
@@ -154,7 +163,7 @@ export class ExchangeList {
   }
 
   draw() {
-    const { visible } = this.store;
+    const { visible, filter: { search } } = this.store;
     const top = this.scroller.scrollTop;
     const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - OVERSCAN);
     const last = Math.min(visible.length, Math.ceil((top + this.scroller.clientHeight) / ROW_HEIGHT) + OVERSCAN);
@@ -165,11 +174,11 @@ export class ExchangeList {
       const row = visible[index];
       shown.add(row.id);
       let entry = this.elements.get(row.id);
-      if (entry === undefined || entry.row !== row) {
+      if (entry === undefined || entry.row !== row || entry.search !== search) {
         const created = this.buildRow(row);
         if (entry === undefined) this.spacer.append(created);
         else entry.element.replaceWith(created);
-        entry = { row, element: created };
+        entry = { row, search, element: created };
         this.elements.set(row.id, entry);
       }
       entry.element.style.transform = `translateY(${index * ROW_HEIGHT}px)`;
@@ -190,23 +199,18 @@ export class ExchangeList {
   }
 
   buildRow(row) {
-    const detail = row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : [
-      row.client ? [row.client, row.protocol && row.protocol !== row.client ? [' → ', row.protocol] : null] : `${row.method} ${row.path}`,
-      row.streamed ? ' · stream' : null,
-      row.calls ? ` · ${plural(Object.values(row.calls).reduce((sum, count) => sum + count, 0), 'call')}` : null,
-      row.failovers ? ` · ${plural(row.failovers, 'failover')}` : null,
-      element('span', { class: 'narrow-facts' }, row.is_open ? '' : ` · ${[formatDuration(row.duration), formatCost(row.cost)].filter(Boolean).join(' · ')}`),
-    ];
+    const loss = findLoss(row, this.store.filter.search);
+    const facts = element('span', { class: 'narrow-facts' }, row.is_open ? '' : ` · ${[formatDuration(row.duration), costText(row)].filter(Boolean).join(' · ')}`);
+    const detail = loss ? element('span', { class: `row-loss ${loss.split(' ')[0]}` }, loss) : row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : [describeExchange(row).join(' · '), facts];
     const cell = (index, content, isNumber = false, title = null) => element('div', { class: `cell c${index} ${isNumber ? 'number' : ''}`, role: 'gridcell', title }, content);
-    const tokens = row.input === undefined && row.output === undefined ? '' : [formatTokens(row.input ?? 0), element('span', { class: 'faint' }, ' → '), formatTokens(row.output ?? 0)];
     return element('div', { class: 'row', role: 'row', id: `row-${row.id}`, onclick: () => { this.select(row.id); this.onOpen(row.id); this.grid.focus({ preventScroll: true }); } },
       cell(0, formatTime(row.at), false, formatDateTime(row.at)),
       cell(1, statusBadge(row)),
       cell(2, [routeLine(row), element('div', { class: 'row-detail' }, detail)]),
       cell(3, formatDuration(row.first), true),
       cell(4, row.is_open ? '' : formatDuration(row.duration), true),
-      cell(5, tokens, true, row.cache_read ? `${formatCount(row.cache_read)} tokens read from the prompt cache` : null),
-      cell(6, formatCost(row.cost), true),
+      cell(5, tokensText(row), true, row.cache_read ? `${formatCount(row.cache_read)} tokens read from the prompt cache` : null),
+      cell(6, costText(row), true, costTitle(row)),
       cell(7, lossChips(row.losses), true));
   }
 

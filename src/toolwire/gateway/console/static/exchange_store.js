@@ -1,5 +1,7 @@
 // The exchanges that the page knows, filtered and sorted for the list.
 
+import { lossTexts, searchText } from './exchange_text.js';
+
 const MAX_EXCHANGES = 20_000;
 
 export const lossWeight = (row) => (row.losses?.error ?? 0) * 1e6 + (row.losses?.warning ?? 0) * 1e3 + (row.losses?.info ?? 0);
@@ -30,21 +32,10 @@ function compileTerm(term) {
     case 'provider': return (row) => (row.provider ?? '').toLowerCase().includes(value);
     case 'model': return (row) => `${row.client_model ?? ''} ${row.model ?? ''}`.toLowerCase().includes(value);
     case 'client': return (row) => (row.client ?? '').includes(value);
-    case 'loss': return (row) => (value === 'any' ? lossWeight(row) > 0 : Boolean(row.losses?.[value]));
+    case 'loss': return (row) => (value === 'any' ? lossWeight(row) > 0 : Boolean(row.losses?.[value]) || lossTexts(row).some((text) => text.toLowerCase().includes(value)));
     case 'is': return (row) => ({ stream: row.streamed, failed: isFailed(row), open: row.is_open, bodies: row.has_bodies })[value] === true;
     default: return (row) => searchText(row).includes(term);
   }
-}
-
-const texts = new WeakMap();
-
-function searchText(row) {
-  let text = texts.get(row);
-  if (text === undefined) {
-    text = [row.id, row.client, row.client_model, row.provider, row.protocol, row.model, row.path, row.status, row.error].join(' ').toLowerCase();
-    texts.set(row, text);
-  }
-  return text;
 }
 
 export class ExchangeStore extends EventTarget {

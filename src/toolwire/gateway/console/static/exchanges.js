@@ -1,7 +1,7 @@
 // The view of exchanges: the list, and beside it the exchange that is selected.
 
-import { button, copyText, element, replace } from './dom.js';
-import { ExchangeDetail } from './exchange_detail.js';
+import { button, copyText, element, iconButton, replace } from './dom.js';
+import { captureButton, ExchangeDetail } from './exchange_detail.js';
 import { ExchangeList } from './exchange_list.js';
 
 export class ExchangesView {
@@ -9,11 +9,16 @@ export class ExchangesView {
     this.app = app;
     this.list = new ExchangeList(app.store, (id, options) => this.open(id, options));
     this.list.drawEmpty = (area, hasRows) => this.drawEmpty(area, hasRows);
+    this.list.drawNote = (area, hasRows) => this.drawNote(area, hasRows);
+    this.onCapture = () => app.store.schedule();
+    addEventListener('capture', this.onCapture);
     this.side = element('aside', { class: 'detail', 'aria-label': 'Exchange', hidden: true });
     this.root = element('div', { class: 'exchanges' }, element('h1', { class: 'offscreen' }, 'Exchanges'), this.list.root, this.side);
     this.onRows = (event) => {
       const row = event.detail.find((candidate) => candidate.id === this.detail?.id);
       if (row) this.detail.update(row);
+      const captured = this.detail?.isWaiting && event.detail.find((candidate) => candidate.has_bodies && !candidate.is_open);
+      if (captured) location.hash = `#/exchanges/${encodeURIComponent(captured.id)}/${this.detail.tab}`;
     };
     app.store.addEventListener('rows', this.onRows);
   }
@@ -69,12 +74,22 @@ export class ExchangesView {
     }
   }
 
+  /** Offer to capture bodies, until that was done or declined once. */
+  drawNote(area, hasRows) {
+    const { app } = this;
+    area.hidden = !hasRows || !app.canCapture || app.isCapturing || app.hasDeclinedCapture;
+    if (area.hidden || area.childNodes.length) return;
+    replace(area, element('span', {}, 'Bodies are not captured. With them, you can compare requests, and see what another provider would be sent.'), captureButton(app),
+      iconButton('close', 'Not now', () => { app.hasDeclinedCapture = true; app.store.schedule(); }, { isCompact: true }));
+  }
+
   drawEmpty(area, hasRows) {
     if (hasRows) {
       replace(area, element('h2', {}, 'No exchange matches'), element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
       return;
     }
+    const { app } = this;
     const { origin } = location;
     const samples = [
       ['Claude Code', `ANTHROPIC_BASE_URL=${origin} ANTHROPIC_AUTH_TOKEN=none claude`],
@@ -82,7 +97,11 @@ export class ExchangesView {
       ['Any OpenAI client', `OPENAI_BASE_URL=${origin}/v1 OPENAI_API_KEY=none python your_agent.py`],
       ['curl', `curl ${origin}/v1/messages -H 'content-type: application/json' -d '{"model": "any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
     ];
-    replace(area, element('h2', {}, 'Waiting for the first request'), element('p', {}, 'Every request through this gateway appears here as it happens. Point a client at it:'),
+    replace(area, element('h2', {}, 'Waiting for the first request'), element('p', {}, 'Every request through this gateway appears here as it happens.'),
+      app.canCapture ? element('div', { class: 'capture-box' },
+        element('p', {}, app.isCapturing ? 'Bodies are captured: each exchange can be compared field by field, and translated for other providers.' : 'To compare requests and responses field by field, and to see what other providers would be sent, capture the bodies as well. They stay in the memory of the gateway.'),
+        app.isCapturing ? null : captureButton(app)) : null,
+      element('h3', {}, 'Point a client here'),
       element('dl', { class: 'samples' }, samples.map(([name, command]) => [element('dt', {}, name), element('dd', {}, element('code', {}, command), button('Copy', () => copyText(command, 'Command'), { 'aria-label': `Copy the command for ${name}` }))])));
   }
 
@@ -90,5 +109,6 @@ export class ExchangesView {
     this.detail?.close();
     this.list.close();
     this.app.store.removeEventListener('rows', this.onRows);
+    removeEventListener('capture', this.onCapture);
   }
 }

@@ -4,6 +4,7 @@ import { act, read } from './api.js';
 import { buildChart } from './chart.js';
 import { button, element, replace } from './dom.js';
 import { isFailed, lossWeight, totalTokens } from './exchange_store.js';
+import { costText, countLosses } from './exchange_text.js';
 import { formatBytes, formatCost, formatCount, formatDuration, formatTokens, plural, protocolTitle } from './format.js';
 
 const REFRESH = 3000;
@@ -62,14 +63,15 @@ export class StatusView {
     const lossiest = rows.reduce((most, row) => (lossWeight(row) > lossWeight(most) ? row : most));
     const tile = (label, row, text) => element('a', { class: 'tile', href: `#/exchanges/${encodeURIComponent(row.id)}` }, element('span', { class: 'tile-label' }, label), element('span', { class: 'tile-value' }, text), element('span', { class: 'tile-note' }, row.client_model || row.model || row.path));
     replace(this.top, element('div', { class: 'tiles' },
-      dearest.cost ? tile('Most expensive', dearest, formatCost(dearest.cost)) : null, tile('Slowest', slowest, formatDuration(slowest.duration)),
-      lossWeight(lossiest) ? tile('Most losses', lossiest, ['error', 'warning', 'info'].filter((severity) => lossiest.losses?.[severity]).map((severity) => plural(lossiest.losses[severity], severity === 'info' ? 'note' : severity)).join(', ')) : null));
+      dearest.cost ? tile('Most expensive', dearest, costText(dearest)) : null, tile('Slowest', slowest, formatDuration(slowest.duration)),
+      lossWeight(lossiest) ? tile('Most losses', lossiest, countLosses(lossiest.losses).join(', ')) : null));
     const costs = rows.filter((row) => row.cost !== undefined);
+    const costName = costs.every((row) => row.is_simulated) ? 'Simulated cost' : 'Cost';
     const failed = rows.filter(isFailed).length;
     replace(this.charts,
       buildChart({ title: 'Requests', total: `${formatCount(rows.length)}${failed ? `, ${formatCount(failed)} failed` : ''}`, rows, series: { succeeded: (row) => (isFailed(row) ? 0 : 1), failed: (row) => (isFailed(row) ? 1 : 0) }, format: (value) => formatCount(Math.round(value)) }),
       buildChart({ title: 'Tokens', total: formatTokens(sum(totalTokens)), rows, series: { input: (row) => row.input, output: (row) => row.output }, format: (value) => formatTokens(Math.round(value)) }),
-      costs.length ? buildChart({ title: 'Cost', total: formatCost(sum((row) => row.cost)), rows, series: { cost: (row) => row.cost }, format: formatCost }) : null);
+      costs.length ? buildChart({ title: costName, total: formatCost(sum((row) => row.cost)), rows, series: { cost: (row) => row.cost }, format: formatCost }) : null);
     replace(this.models, modelTable(rows));
   }
 

@@ -16,7 +16,7 @@ export class TargetPicker {
   constructor(app, onChoose) {
     this.onChoose = onChoose;
     this.providers = app.session.providers ?? [];
-    this.buttons = element('div', { class: 'pills', role: 'group', 'aria-label': 'Target' });
+    this.buttons = element('div', { class: 'targets', role: 'group', 'aria-label': 'Target' });
     this.host = element('select', { class: 'select', 'aria-label': 'Host', hidden: true, onchange: () => this.choose({ ...this.chosen, host: this.host.value }) });
     this.root = element('div', { class: 'target-picker' }, this.buttons, this.host);
     this.draw();
@@ -35,9 +35,11 @@ export class TargetPicker {
   }
 
   draw() {
-    replace(this.buttons, this.options.map((option) => element('button', {
+    const pill = (option) => element('button', {
       type: 'button', class: `pill ${option.provider ? 'provider' : ''}`, 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
-    }, option.title)));
+    }, option.title);
+    const group = (label, options) => (options.length ? element('div', { class: 'pills' }, element('span', { class: 'pill-label' }, label), options.map(pill)) : null);
+    replace(this.buttons, group('Providers', this.options.filter((option) => option.provider)), group('Protocols', this.options.filter((option) => !option.provider)));
   }
 
   async choose(option) {

@@ -1,0 +1,45 @@
+// The texts of an exchange in the list, which the search finds as they are shown.
+
+import { formatCost, formatDuration, formatTime, formatTokens, plural } from './format.js';
+
+/** Describe the way of an exchange: protocols, stream, calls and failovers. */
+export function describeExchange(row) {
+  const calls = Object.values(row.calls ?? {}).reduce((sum, count) => sum + count, 0);
+  const protocols = row.protocol && row.protocol !== row.client ? `${row.client} → ${row.protocol}` : row.client;
+  return [
+    row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated',
+  ].filter(Boolean);
+}
+
+/** Format the cost; of the simulator, it is only what the model would cost. */
+export const costText = (row) => (row.is_simulated && row.cost !== undefined ? `~${formatCost(row.cost)}` : formatCost(row.cost));
+export const costTitle = (row) => (row.is_simulated && row.cost !== undefined ? 'Nothing was paid: the simulator answered. The model would cost this.' : null);
+
+export const tokensText = (row) => (row.input === undefined && row.output === undefined ? '' : `${formatTokens(row.input ?? 0)} → ${formatTokens(row.output ?? 0)}`);
+
+/** Name the severities of losses, with their counts. */
+export const countLosses = (losses) => ['error', 'warning', 'info'].filter((severity) => losses?.[severity]).map((severity) => plural(losses[severity], severity === 'info' ? 'note' : severity));
+
+/** Return the losses of a row as text: severity, what happened to which field, and why. */
+export const lossTexts = (row) => (row.loss_texts ?? []).map((text) => text.replace(/^info /, 'note '));
+
+const texts = new WeakMap();
+
+/** Return all text of a row, in lower case. */
+export function searchText(row) {
+  let text = texts.get(row);
+  if (text === undefined) {
+    text = [
+      row.id, row.method, row.path, row.client_model, `${row.provider ?? ''}/${row.model ?? ''}`, row.status, row.error, row.is_open ? 'under way' : formatDuration(row.duration), formatTime(row.at), formatDuration(row.first),
+      tokensText(row), costText(row), ...describeExchange(row), ...countLosses(row.losses), ...lossTexts(row),
+    ].join(' ').toLowerCase();
+    texts.set(row, text);
+  }
+  return text;
+}
+
+/** Return the first loss that a search finds; undefined if none of its words is in one. */
+export function findLoss(row, search) {
+  const words = search.toLowerCase().split(/\s+/).map((word) => word.replace(/^loss:/, '')).filter((word) => word.length > 1);
+  return words.length ? lossTexts(row).find((text) => words.some((word) => text.toLowerCase().includes(word))) : undefined;
+}
