@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Text
 from toolwire.canonical.errors import ToolwireError
-from toolwire.gateway.config import Config
+from toolwire.gateway.config import ConfigSource, resolve_config
 from toolwire.gateway.config.search import with_search_backend
 from toolwire.gateway.in_process import open_model
 from toolwire.journal.redaction import Redactor
@@ -104,7 +104,8 @@ class Agent(Generic[OutputT_co, DepsT]):
             as well as by words.
         name: The agent's name, in traces and as a tool of another agent.
         description: What the agent does, for agents that call it as a tool.
-        config: The gateway configuration. None uses the providers whose keys are in the environment.
+        config: The gateway configuration, or the path of its file. None uses the providers whose keys are in the
+            environment.
         secrets: Values to redact from recorded runs.
         settings: `temperature`, `top_p`, `max_tokens`, `stop`, `seed`, `effort`, `tool_choice` and `parallel`. A run
             can override each of them.
@@ -142,7 +143,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         embed: Embed | None = None,
         name: str = "agent",
         description: str = "",
-        config: Config | None = None,
+        config: ConfigSource | None = None,
         secrets: Sequence[str] = (),
         **settings: Unpack[ModelSettings],
     ) -> None:
@@ -150,10 +151,10 @@ class Agent(Generic[OutputT_co, DepsT]):
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)
         self._model = model
-        self._fallbacks = tuple(fallbacks)
+        self._fallbacks = _names("fallbacks", fallbacks)
         self._approver = approver
-        self._config = config
-        self._toolbox = Toolbox(tools if config is None else with_search_backend(tools, config.search))
+        self._config = resolve_config(config)
+        self._toolbox = Toolbox(with_search_backend(tools, self._config.search))
         self._runs = RunStore(journal) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)
@@ -167,8 +168,8 @@ class Agent(Generic[OutputT_co, DepsT]):
             model=merge_settings(settings),
             output=None if output is str else OutputType(output),
             output_retries=output_retries,
-            redactor=Redactor(secrets),
-            deferred_tools=DeferredTools(search_above, always=always_offered, embed=embed),
+            redactor=Redactor(_names("secrets", secrets)),
+            deferred_tools=DeferredTools(search_above, always=_names("always_offered", always_offered), embed=embed),
             code=code,
         )
 
@@ -573,6 +574,13 @@ class Agent(Generic[OutputT_co, DepsT]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _names(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts of an option; raise `TypeError` for a single text, whose characters would be taken for them."""
+    if isinstance(values, str):
+        raise TypeError(f"{option} must be a list of texts, not one text")
+    return tuple(values)
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:

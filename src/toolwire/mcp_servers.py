@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.gateway.config import Config, state_directory
+from toolwire.gateway.config import ConfigSource, resolve_config, state_directory
 from toolwire.gateway.in_process import open_model
 from toolwire.installation import require_extra
 from toolwire.runtime.mcp.config import (
@@ -52,7 +52,7 @@ class McpServerOptions(TypedDict, total=False):
     without: Sequence[str]
 
 
-def mcp_server(name: str, *, config: Config | None = None, **options: Unpack[McpServerOptions]) -> "McpToolset":
+def mcp_server(name: str, *, config: ConfigSource | None = None, **options: Unpack[McpServerOptions]) -> "McpToolset":
     """Return the tools of an MCP server: a program (`command`, `args`) or an HTTP address (`url`).
 
     The options are the keys of `[mcp.servers.NAME]`. `config` is the gateway configuration for the model that
@@ -68,6 +68,6 @@ def mcp_server(name: str, *, config: Config | None = None, **options: Unpack[Mcp
 
     async def open_named_model(model: str) -> Model:
         """Open the model that the server samples."""
-        return await open_model(model, config)
+        return await open_model(model, resolve_config(config))
 
     return McpToolset(name, server, token_folder=state_directory(os.environ) / "mcp", open_model=open_named_model)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.gateway.config import Config, ConsoleSection
+from toolwire.gateway.config import ConfigSource, ConsoleSection, resolve_config
 from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import embedded_simulator
 from toolwire.gateway.server.launch import Gateway, build_gateway
@@ -33,16 +33,17 @@ _PENDING_CHUNKS = 16  # chunks of a response that wait for a slow reader
 _CONNECTION_HEADERS = frozenset((b"host", b"connection", b"transfer-encoding", b"accept-encoding"))
 
 
-def http_client(model: str | None = None, *, config: Config | None = None) -> httpx2.Client:
+def http_client(model: str | None = None, *, config: ConfigSource | None = None) -> httpx2.Client:
     """Return an HTTP client for synchronous SDK clients, such as `openai.OpenAI(http_client=...)`.
 
     All requests go to `model`, whatever model they name. Without one, the names in requests are routed as by
-    `toolwire serve`. Close the client, or the SDK client that has it, to stop its gateway.
+    `toolwire serve`. `config` is a configuration or the path of its file.
+    Close the client, or the SDK client that has it, to stop its gateway.
     """
     return httpx2.Client(transport=_Transport(_LocalGateway(model, config)), base_url=_BASE_URL, timeout=None)
 
 
-def async_http_client(model: str | None = None, *, config: Config | None = None) -> httpx2.AsyncClient:
+def async_http_client(model: str | None = None, *, config: ConfigSource | None = None) -> httpx2.AsyncClient:
     """Return an HTTP client for asynchronous SDK clients, like `http_client`."""
     transport = _AsyncTransport(_LocalGateway(model, config))
     return httpx2.AsyncClient(transport=transport, base_url=_BASE_URL, timeout=None)
@@ -51,8 +52,8 @@ def async_http_client(model: str | None = None, *, config: Config | None = None)
 class _LocalGateway:
     """A gateway on the background event loop. Its methods run there."""
 
-    def __init__(self, model: str | None, config: Config | None) -> None:
-        config = config or Config()
+    def __init__(self, model: str | None, source: ConfigSource | None) -> None:
+        config = resolve_config(source)
         # Only this client reaches the gateway, so nobody needs a key.
         server = replace(config.server, keys=(), host="127.0.0.1")
         self._gateway: Gateway = build_gateway(

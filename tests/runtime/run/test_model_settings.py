@@ -1,13 +1,16 @@
 """Settings of model requests: keywords of the agent, overridden by those of a run; and fallback models."""
 
 import json
-from typing import assert_type
+from pathlib import Path
+from typing import Any, assert_type
 
+import openai
 import pytest
 
+import toolwire
 from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedModel, add, model_call, model_turn, text_turn
 from tests.support.servers.asgi import serve_app
-from toolwire import Agent, ToolwireError
+from toolwire import Agent, RunLimits, ToolwireError
 from toolwire.canonical.tools import Sampling, Thinking, ToolChoice, ToolRef
 from toolwire.gateway.config import Config, ProviderSection
 from toolwire.upstream.simulator.app import Simulator
@@ -77,3 +80,84 @@ def test_type_checkers_infer_the_output() -> None:
     assert_type(agent.run("1 + 2?").output, int)
     assert_type(Agent(ScriptedModel(text_turn("Hi"))).run("Hi").output, str)
     assert_type(Agent(ScriptedModel(text_turn('{"result": [1]}')), output=list[int]).run("Hi").output, list[int])
+
+
+INVALID_SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"effort": "hgih"}, ValueError, "effort='hgih' is unknown; did you mean \"high\""),
+    ({"effort": 3}, ValueError, "effort=3 is unknown; use one of none, minimal"),
+    ({"temperature": "hot"}, TypeError, "temperature='hot' is invalid: use a number from 0 to 2"),
+    ({"temperature": 2.1}, ValueError, "temperature=2.1 is invalid"),
+    ({"temperature": True}, TypeError, "temperature=True is invalid"),
+    ({"temperature": float("nan")}, TypeError, "temperature=nan is invalid"),
+    ({"top_p": -0.1}, ValueError, "top_p=-0.1 is invalid: use a number from 0 to 1"),
+    ({"max_tokens": -1}, ValueError, "max_tokens=-1 is invalid: use at least 1"),
+    ({"max_tokens": 1.5}, TypeError, "max_tokens=1.5 is invalid: use an integer"),
+    ({"seed": "7"}, TypeError, "seed='7' is invalid: use an integer"),
+    ({"parallel": "no"}, TypeError, "parallel='no' is invalid: use True or False"),
+    ({"stop": 3}, TypeError, "stop=3 is invalid"),
+    ({"stop": [""]}, TypeError, r"stop=\[''\] is invalid"),
+    ({"tool_choice": ["add"]}, TypeError, r"tool_choice=\['add'\] is invalid"),
+]
+
+
+@pytest.mark.parametrize(("settings", "error", "message"), INVALID_SETTINGS, ids=lambda value: str(value)[:30])
+def test_invalid_settings_are_errors_at_once(settings: dict[str, Any], error: type[Exception], message: str) -> None:
+    model = ScriptedModel(text_turn("a"))
+    with pytest.raises(error, match=message):
+        Agent(model, **settings)
+    agent = Agent(model)
+    with pytest.raises(error, match=message):
+        agent.run("Hi", **settings)
+    with pytest.raises(error, match=message):
+        agent.stream("Hi", **settings)
+    assert not model.requests
+
+
+def test_extreme_valid_settings_are_sent() -> None:
+    model = ScriptedModel(text_turn("a"))
+    Agent(model, temperature=0, top_p=1, max_tokens=1, stop=["a"], effort="max", parallel=False).run("Hi")
+    assert model.requests[0].sampling == Sampling(temperature=0, top_p=1, max_tokens=1, stop=("a",))
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ({"turns": -1}, ValueError),
+        ({"seconds": "60"}, TypeError),
+        ({"cost": float("nan")}, ValueError),
+        ({"parallel": 0}, ValueError),
+        ({"tokens": True}, TypeError),
+        ({"compact_at": "now"}, TypeError),
+    ],
+)
+def test_invalid_limits_are_errors(limits: dict[str, Any], error: type[Exception]) -> None:
+    (name,) = limits
+    with pytest.raises(error, match=rf"RunLimits\({name}="):
+        RunLimits(**limits)
+
+
+@pytest.mark.parametrize("option", ["fallbacks", "always_offered", "secrets"])
+def test_single_text_is_no_list_of_texts(option: str) -> None:
+    options: dict[str, Any] = {option: "openai/gpt-5.5"}
+    with pytest.raises(TypeError, match=f"{option} must be a list of texts, not one text"):
+        Agent(ScriptedModel(), **options)
+
+
+def test_config_may_be_a_path(tmp_path: Path) -> None:
+    file = tmp_path / "team.toml"
+    with serve_app(Simulator(["ollama"])) as address:
+        file.write_text(f'[providers.up]\nprotocol = "ollama"\nbase_url = "{address}"\n')
+        for source in (file, str(file)):
+            with Agent("up/any", config=source) as agent:
+                assert agent.run("Hi").ok
+        with openai.OpenAI(http_client=toolwire.http_client("up/any", config=file), api_key="none") as client:
+            messages: list[Any] = [{"role": "user", "content": "Hi"}]
+            assert client.chat.completions.create(model="any", messages=messages).choices[0].message.content
+
+
+def test_unusable_config_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ToolwireError, match=r"missing\.toml"):
+        Agent(config=tmp_path / "missing.toml")
+    invalid: Any = {"providers": {}}
+    with pytest.raises(TypeError, match=r"config must be a Config or the path of a .* file, not of type dict$"):
+        Agent(config=invalid)

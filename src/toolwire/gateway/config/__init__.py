@@ -11,7 +11,14 @@ from toolwire.gateway.config.paths import (
     user_file,
 )
 from toolwire.gateway.config.providers import build_providers, build_redactor, configured_secrets
-from toolwire.gateway.config.reading import override_journal, override_server, parse_config, read_config
+from toolwire.gateway.config.reading import (
+    ConfigSource,
+    override_journal,
+    override_server,
+    parse_config,
+    read_config,
+    resolve_config,
+)
 from toolwire.gateway.config.sections import (
     BackendSection,
     BrowserSection,
@@ -39,6 +46,7 @@ __all__ = [
     "CompactionSection",
     "Config",
     "ConfigError",
+    "ConfigSource",
     "ConsoleSection",
     "JournalSection",
     "KeyCommandSection",
@@ -63,6 +71,7 @@ __all__ = [
     "override_server",
     "parse_config",
     "read_config",
+    "resolve_config",
     "runs_location",
     "state_directory",
     "user_file",

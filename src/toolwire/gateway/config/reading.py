@@ -5,7 +5,7 @@ import stat
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import inspect
@@ -20,11 +20,27 @@ from toolwire.gateway.config.sections import Config
 from toolwire.gateway.config.type_checks import find_problems
 
 MAX_FILE_BYTES = 256 * 1024
+ConfigSource: TypeAlias = Config | Path | str
+"""A configuration, or the path of its file."""
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read one configuration file; errors name the file, the position and the key."""
     return parse_config(read_text(path), environment, str(path))
+
+
+def resolve_config(source: ConfigSource | None) -> Config:
+    """Return the configuration that an argument `config` stands for: itself, that of a file, or the default."""
+    match source:
+        case None:
+            return Config()
+        case Config():
+            return source
+        case str() | Path():
+            return read_config(Path(source).expanduser())
+        case _:
+            kind = type(source).__name__  # without its contents, which may hold keys
+            raise TypeError(f"config must be a Config or the path of a configuration file, not of type {kind}")
 
 
 def parse_config(text: str, environment: Mapping[str, str], name: str = "toolwire.toml") -> Config:

@@ -37,6 +37,17 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """Tokens of a request above which a summary takes the place of the earlier conversation; `auto` is four fifths of
     the model's context window, and with `history` the same as `never`."""
 
+    def __post_init__(self) -> None:
+        """Raise `TypeError` or `ValueError` for a limit that is no number, or negative."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None or (name == "compact_at" and value in ("auto", "never")):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"RunLimits({name}={value!r}) is invalid: use a number")
+            if not value >= (1 if name == "parallel" else 0):
+                raise ValueError(f"RunLimits({name}={value!r}) is invalid: use a positive number")
+
 
 class RunTimeout(Exception):
     """The run's time limit expired while waiting."""

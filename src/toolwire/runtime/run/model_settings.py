@@ -1,7 +1,8 @@
 """Settings of model requests, as keywords of an agent and of a single run."""
 
+import math
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from msgspec.structs import replace
 
@@ -37,7 +38,10 @@ class ModelSettings(TypedDict, total=False):
 
 
 def merge_settings(*layers: ModelSettings) -> ModelSettings:
-    """Return the settings of several layers, of which later ones win; raise `TypeError` for an unknown setting."""
+    """Return the settings of several layers, of which later ones win.
+
+    Raises `TypeError` for an unknown setting or a value of the wrong type, `ValueError` for other invalid values.
+    """
     merged = ModelSettings()
     known = tuple(ModelSettings.__annotations__)
     for layer in layers:
@@ -45,7 +49,54 @@ def merge_settings(*layers: ModelSettings) -> ModelSettings:
             if name not in known:
                 raise TypeError(f"unknown setting {name!r}; {suggest(name, known, 'use one of ' + ', '.join(known))}")
         merged.update(layer)
+    _check_settings(merged)
     return merged
+
+
+# The widest range that any provider accepts. Encoders fit a value to their target, and report that.
+_RANGES: dict[str, tuple[float, float]] = {"temperature": (0, 2), "top_p": (0, 1)}
+
+
+def _check_settings(settings: ModelSettings) -> None:
+    """Raise `TypeError` or `ValueError` for a setting that no provider accepts."""
+    for name, (least, greatest) in _RANGES.items():
+        value: Any = settings.get(name)
+        if value is not None and (not _is_number(value) or not least <= value <= greatest):
+            kind = ValueError if _is_number(value) else TypeError
+            raise kind(f"{name}={value!r} is invalid: use a number from {least} to {greatest}")
+    for name in ("max_tokens", "seed"):
+        value = settings.get(name)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{name}={value!r} is invalid: use an integer")
+    max_tokens = settings.get("max_tokens")
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"max_tokens={max_tokens} is invalid: use at least 1, or None for the limit of the model")
+    _check_words(settings)
+
+
+def _check_words(settings: ModelSettings) -> None:
+    """Raise `TypeError` or `ValueError` for an invalid setting that is no number."""
+    effort: Any = settings.get("effort")
+    efforts = get_args(Effort)
+    if effort is not None and effort not in efforts:
+        hint = suggest(effort, efforts) if isinstance(effort, str) else ""
+        raise ValueError(f"effort={effort!r} is unknown; {hint or 'use one of ' + ', '.join(efforts)}")
+    stop: Any = settings.get("stop")
+    if stop is not None and not (
+        isinstance(stop, Sequence) and stop and all(isinstance(one, str) and one for one in stop)
+    ):
+        raise TypeError(f"stop={stop!r} is invalid: use a text or a list of texts that are not empty")
+    choice: Any = settings.get("tool_choice")
+    if choice is not None and not isinstance(choice, str):
+        raise TypeError(f"tool_choice={choice!r} is invalid: use 'auto', 'none', 'required' or the name of a tool")
+    parallel: Any = settings.get("parallel", True)
+    if not isinstance(parallel, bool):
+        raise TypeError(f"parallel={parallel!r} is invalid: use True or False")
+
+
+def _is_number(value: object) -> bool:
+    """Return True for a finite number; False for a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def sampling_of(settings: ModelSettings) -> Sampling | None:
