@@ -14,9 +14,15 @@ from toolwire import (
     CallEnded,
     CallStarted,
     CodeExecution,
+    Denied,
+    Hooks,
     Policy,
+    ProposedCall,
+    RunContext,
     TextDelta,
+    ToolOutput,
     ToolwireError,
+    TurnStarted,
     WebFetch,
     WebSearch,
     tool,
@@ -133,6 +139,79 @@ def test_calls_of_the_provider_go_back_as_they_were(protocol: str) -> None:
     request = codec.decode_request(encoded.to_bytes(), encoded.route)
     kinds = {part.use.kind for message in request.messages for part in message.parts if getattr(part, "use", None)}  # type: ignore[union-attr]
     assert kinds == {"web_search", "code_execution"}
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+def test_hooks_see_calls_wherever_they_run(protocol: str) -> None:
+    seen: list[tuple[str, ProposedCall, str]] = []
+
+    def before(_: RunContext, call: ProposedCall) -> None:
+        seen.append(("before", call, ""))
+
+    def after(_: RunContext, call: ProposedCall, output: ToolOutput) -> None:
+        seen.append(("after", call, "".join(part.text for part in output.content if isinstance(part, Text))))
+
+    hooks = [Hooks(before_tool=before, after_tool=after)]
+    tools: list[ToolSource] = [WebSearch(backend=Pages()), CodeExecution()]
+    with (
+        serve(protocol) as config,
+        Agent(f"up/{MODELS[protocol]}", tools=tools, policy=ALLOWED, config=config, hooks=hooks) as agent,
+    ):
+        (search,) = agent.run(SEARCH).calls
+        (program,) = agent.run('code_execution {"code": "print(6 * 7)"}').calls
+    assert [name for name, _, _ in seen] == ["before", "after"] * 2
+    assert [call.id for _, call, _ in seen] == [*[search.call_id] * 2, *[program.call_id] * 2]
+    searched, found, computed, result = seen
+    assert searched[1] == found[1]
+    # Chat, OpenRouter, and Gemini without functions show the pages only, not the query.
+    query = {} if protocol in ("openai-chat", "openrouter", "gemini") else {"query": "rain"}
+    assert (searched[1].tool, searched[1].arguments, searched[1].locus) == ("web_search", query, search.locus)
+    assert search.sources[0].url is not None
+    assert search.sources[0].url in found[2]
+    assert (computed[1].tool, computed[1].arguments) == ("code_execution", {"code": "print(6 * 7)"})
+    assert result[1].locus == program.locus
+    assert result[2].strip() == program.summary.strip()
+
+
+@pytest.mark.parametrize("protocol", [name for name in MODELS if name != "ollama"])
+@pytest.mark.parametrize("hook", ["before_tool", "after_tool"])
+def test_hook_that_denies_a_call_of_the_provider_stops_the_run(protocol: str, hook: str, tmp_path: Path) -> None:
+    def deny(*_: Any) -> None:
+        raise Denied("no searches about rain")
+
+    with (
+        serve(protocol) as config,
+        Agent(
+            f"up/{MODELS[protocol]}",
+            tools=[WebSearch()],
+            policy=ALLOWED,
+            config=config,
+            hooks=[Hooks(**{hook: deny})],
+            journal=tmp_path / "runs.db",
+        ) as agent,
+    ):
+        run = agent.run(SEARCH, check=False)
+        again = agent.resume(run.id)
+        assert [event.recorded for event in again if isinstance(event, TurnStarted)] == [False]
+    assert (run.stopped, run.reason, run.ok) == ("denied", "no searches about rain", False)
+    assert again.run.stopped == "denied", "the journal has no response, so the hooks check the next one"
+
+
+def test_hook_cannot_change_what_the_provider_ran() -> None:
+    hooks = [Hooks(before_tool=lambda _, call: {"query": "snow"}, after_tool=lambda *_: "nothing")]
+    with (
+        serve("anthropic") as config,
+        Agent("up/claude-sonnet-5", tools=[WebSearch()], policy=ALLOWED, config=config, hooks=hooks) as agent,
+    ):
+        stream = agent.stream(SEARCH)
+        warnings = [event.text for event in stream if isinstance(event, RunWarning)]
+    assert warnings == [
+        f"a hook changed {part} of web_search, which the provider runs itself: the change was ignored"
+        for part in ("the arguments", "the result")
+    ]
+    (record,) = stream.run.calls
+    assert (record.arguments, record.error) == ({"query": "rain"}, "")
+    assert record.sources
 
 
 def test_policy_decides_whether_the_provider_runs_a_tool() -> None:

@@ -25,7 +25,7 @@ from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.context import RunContext, resolve
 from toolwire.runtime.run.state import PendingCall
 from toolwire.runtime.run.step_log import StepLog
-from toolwire.runtime.tool import Arguments, ToolOutput
+from toolwire.runtime.tool import Arguments, Locus, ToolOutput
 
 T = TypeVar("T")
 
@@ -43,6 +43,8 @@ class ProposedCall(Struct, frozen=True, kw_only=True):
     """Name of the tool."""
     arguments: Arguments
     """The arguments. Changing them in place has no effect: return changed arguments from the hook."""
+    locus: Locus = "local"
+    """The place of execution. A call at the `provider` already runs, so hooks can't change it."""
 
 
 class ModelTurn(Struct, frozen=True, kw_only=True):
@@ -141,7 +143,7 @@ class HookChain:
         for hooks in self._hooks:
             if hooks.before_tool is None:
                 continue
-            call = ProposedCall(id=pending.id, tool=pending.call.name, arguments=pending.arguments)
+            call = _proposed_call(pending)
             try:
                 arguments = await resolve(hooks.before_tool(context, call))
             except Denied as denial:
@@ -157,7 +159,7 @@ class HookChain:
         for hooks in reversed(self._hooks):
             if hooks.after_tool is None:
                 continue
-            call = ProposedCall(id=pending.id, tool=pending.call.name, arguments=pending.arguments)
+            call = _proposed_call(pending)
             try:
                 changed = await resolve(hooks.after_tool(context, call, output))
             except Denied as denial:
@@ -168,6 +170,29 @@ class HookChain:
                 output = _merge_output(output, changed)
                 pending.hook_changes = tuple(dict.fromkeys((*pending.hook_changes, "result")))
         return output
+
+    async def observe_hosted_call(
+        self, context: RunContext[Any], call: ProposedCall, output: ToolOutput | None
+    ) -> list[str]:
+        """Show the hooks a call that the provider runs, without or with its output; return warnings.
+
+        What has run can't be changed or undone. A hook that raises `Denied` stops the run.
+        """
+        results: list[Any] = []
+        for hooks in self._hooks if output is None else reversed(self._hooks):
+            if output is None and hooks.before_tool is not None:
+                results.append(await resolve(hooks.before_tool(context, call)))
+            elif output is not None and hooks.after_tool is not None:
+                results.append(await resolve(hooks.after_tool(context, call, output)))
+        subject = "the arguments" if output is None else "the result"
+        warning = f"a hook changed {subject} of {call.tool}, which the provider runs itself: the change was ignored"
+        return [warning] if any(result is not None for result in results) else []
+
+
+def _proposed_call(pending: PendingCall) -> ProposedCall:
+    """Return a call as hooks see it."""
+    locus = "local" if pending.tool is None else pending.tool.locus
+    return ProposedCall(id=pending.id, tool=pending.call.name, arguments=pending.arguments, locus=locus)
 
 
 async def _resolve_optional(value: T | Awaitable[T | None] | None) -> T | None:

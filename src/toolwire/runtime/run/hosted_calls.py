@@ -17,9 +17,10 @@ from toolwire.runtime.calls.executor import CallIntent, CallOutcome
 from toolwire.runtime.calls.outputs import truncate_middle
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.events import CallEnded, CallRecord, CallStarted, RunEvent
+from toolwire.runtime.run.hooks import ProposedCall
 from toolwire.runtime.run.state import ResponseIdentity
 from toolwire.runtime.run.step_log import StepLog
-from toolwire.runtime.tool import ToolCatalog
+from toolwire.runtime.tool import ToolCatalog, ToolOutput
 
 _MAX_ARGUMENT_LENGTH = 2000
 _MAX_SUMMARY_LENGTH = 500
@@ -34,6 +35,8 @@ class _HostedCall(Struct, kw_only=True):
     arguments: str
     started_at: float
     use: HostedUse | None = None
+    is_proposed: bool = False
+    """Hooks before calls have it."""
 
 
 class HostedCallObserver:
@@ -45,6 +48,7 @@ class HostedCallObserver:
         self._open: dict[str, _HostedCall] = {}
         self._parts: dict[int, Part] = {}
         self._texts: dict[int, list[str]] = {}
+        self._for_hooks: list[tuple[ProposedCall, ToolOutput | None]] = []
         self._count = 0
         self._is_shown = False  # the response shows a call, not only citations
         self._turn = 0
@@ -59,6 +63,12 @@ class HostedCallObserver:
         self._is_shown = False
         self._parts.clear()
         self._texts.clear()
+        self._for_hooks.clear()
+
+    def take_for_hooks(self) -> list[tuple[ProposedCall, ToolOutput | None]]:
+        """Return the calls for the hooks since the last time: before a call without, after it with its output."""
+        calls, self._for_hooks = self._for_hooks, []
+        return calls
 
     def observe(self, event: Event) -> RunEvent | None:
         """Return the begin or the end of a call that an event of the response reports; record its end as a step."""
@@ -120,6 +130,7 @@ class HostedCallObserver:
                 call = self._find(part.id)
                 if call is not None:
                     call.arguments, call.use = part.arguments or text, part.use
+                    self._propose(call)
             case ToolResult(executor="server"):
                 call = self._find(part.call_id)
                 if call is not None:
@@ -148,6 +159,11 @@ class HostedCallObserver:
         if asked is not None and use is not None and use is not asked:
             use = replace(asked, pages=use.pages, output=use.output, failed=use.failed)
         call.use = use or asked
+        self._propose(call)
+        summary = Text(text=_summarize(call.use, text))
+        sources = () if call.use is None else call.use.pages
+        output = ToolOutput(content=(summary,), is_error=status != "ok", sources=sources)
+        self._for_hooks.append((_proposed_call(call), output))
         record = self._build_record(call, status, text)
         result = ToolResult(call_id=call.id, name=call.tool, status=status, executor="server", use=call.use)
         name = f"call/{self._turn}/{call.id}"
@@ -155,6 +171,12 @@ class HostedCallObserver:
         self._step_log.begin(name, msgspec.json.encode(intent))
         self._step_log.finish(name, msgspec.json.encode(CallOutcome(result=result, record=record)))
         return CallEnded(call_id=call.id, status=status, record=record)
+
+    def _propose(self, call: _HostedCall) -> None:
+        """Hand the call to the hooks before calls, once."""
+        if not call.is_proposed:
+            call.is_proposed = True
+            self._for_hooks.append((_proposed_call(call), None))
 
     def _build_record(self, call: _HostedCall, status: str, text: str) -> CallRecord:
         """Build the record of a call that ended with this text."""
@@ -167,7 +189,7 @@ class HostedCallObserver:
             approval=_NOT_IN_POLICY if decision is None else f"{decision.verdict}: {decision.reason}",
             start=call.started_at,
             end=time.time(),
-            summary=self._redactor.redact_text(_summarize(call.use, text)),
+            summary=self._redactor.redact_text(_summarize(call.use, text)[:_MAX_SUMMARY_LENGTH]),
             error="" if status == "ok" else "provider",
             source="provider",
             locus="provider",
@@ -179,21 +201,29 @@ class HostedCallObserver:
 
     def _redacted_arguments(self, call: _HostedCall) -> Any:
         """Return the arguments for the record, without secrets, long texts truncated."""
-        use = call.use
-        if use is None:
-            return self._redact(call.arguments)
-        arguments: dict[str, Any] = {}
-        if use.queries:
-            arguments["query"] = self._redact("; ".join(use.queries))
-        if use.urls:
-            arguments["url"] = self._redact("; ".join(use.urls))
-        if use.code is not None:
-            arguments["code"] = self._redact(use.code)
-        return arguments
+        arguments = _arguments_of(call)
+        if isinstance(arguments, str):
+            return self._redact(arguments)
+        return {name: self._redact(text) for name, text in arguments.items()}
 
     def _redact(self, text: str) -> str:
         """Redact and shorten one text."""
         return truncate_middle(self._redactor.redact_text(text), _MAX_ARGUMENT_LENGTH)
+
+
+def _arguments_of(call: _HostedCall) -> dict[str, str] | str:
+    """Return the arguments of a call by vendor-neutral names, or the vendor's text of them."""
+    use = call.use
+    if use is None:
+        return call.arguments
+    arguments = {"query": "; ".join(use.queries), "url": "; ".join(use.urls)}
+    arguments = {name: text for name, text in arguments.items() if text}
+    return arguments if use.code is None else {**arguments, "code": use.code}
+
+
+def _proposed_call(call: _HostedCall) -> ProposedCall:
+    """Return a call as hooks see it."""
+    return ProposedCall(id=call.id, tool=call.tool, arguments=_arguments_of(call), locus="provider")
 
 
 def _cited_pages(response: Response) -> Iterator[Citation]:
@@ -226,9 +256,9 @@ def _readable_text(result: ToolResult) -> str:
 
 
 def _summarize(use: HostedUse | None, text: str) -> str:
-    """Return the beginning of a result: the output of a program, the pages found, or the vendor's text."""
+    """Return the output of a program, the pages found, or the vendor's text."""
     if use is not None and use.output:
         text = use.output
     elif use is not None and use.pages:
         text = "\n".join(f"{page.title or ''} {page.url or ''}".strip() for page in use.pages)
-    return text[:_MAX_SUMMARY_LENGTH]
+    return text

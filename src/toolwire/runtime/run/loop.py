@@ -172,43 +172,21 @@ class Loop:
         state.turn += 1
         self._add_summary_usage(state, self._compactor.restore(state.turn))
         await self._declare_tools(state)
-        for warning in (*self._toolbox.take_warnings(), *self._tool_definitions.take_warnings()):
-            yield RunWarning(text=warning)
+        for text in (*self._toolbox.take_warnings(), *self._tool_definitions.take_warnings()):
+            yield RunWarning(text=text)
         name = f"turn/{state.turn}"
         recorded = recorded_response(self._step_log.outcome(name), name)
         yield TurnStarted(turn=state.turn, recorded=recorded is not None)
-        if recorded is not None:
-            response = recorded
-            for text_event in text_events(response):
-                yield text_event
-        else:
-            self._step_log.begin(name, b"")
-            accumulator, mapper = ResponseAccumulator(), TextEventMapper()
-            policy = self._settings.policy.with_rules(*state.rules)
-            self._hosted_calls.start_turn(state.turn, self._catalog, policy, self._model.name)
-            request, omitted_count = self._build_request(state)
-            request = await self._hooks.before_model(self._run_context(state), request)
-            on_summary = partial(self._add_summary_usage, state)
-            request = await self._compactor.fit(state.turn, request, state.messages, on_summary)
-            if omitted_count:
-                yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
-            events = self._compactor.stream(state.turn, request, state.messages, on_summary)
-            try:
-                async for event in with_deadline(self._remaining_seconds(state), events):
-                    accumulator.add(event)
-                    for observed in (mapper.map_event(event), self._hosted_calls.observe(event)):
-                        if observed is not None:
-                            yield observed
-            except RunTimeout:
-                state.stopped, state.reason = self._time_limit()
+        received: list[Response] = [] if recorded is None else [recorded]
+        if recorded is None:
+            async for event in self._receive(state, name, received):
+                yield event
+            if not received:
                 return
-            response = self._with_usage(request, accumulator.response())
-            response = await self._check_response(state, response)
-            self._step_log.finish(name, msgspec.json.encode(response))
-            for hosted_event in self._hosted_calls.end_turn(response):
-                yield hosted_event
-            for warning in self._compactor.take_warnings():
-                yield RunWarning(text=warning)
+        else:
+            for text_event in text_events(recorded):
+                yield text_event
+        response = received[0]
         self._compactor.count(response.usage, state.messages)
         stop_reason = stop_reason_of(response)
         yield self._turn_ended(state, response, stop_reason)
@@ -218,6 +196,49 @@ class Loop:
         # Resuming a run that stopped for repetition means to continue it, so recorded turns do not stop it again.
         if repetition is not None and recorded is None:
             state.stopped, state.reason = "repeats", repetition
+
+    async def _receive(self, state: RunState, step: str, received: list[Response]) -> AsyncIterator[RunEvent]:
+        """Send the request of a turn, yield what its response brings, and append the response unless time is over."""
+        self._step_log.begin(step, b"")
+        accumulator, mapper = ResponseAccumulator(), TextEventMapper()
+        policy = self._settings.policy.with_rules(*state.rules)
+        self._hosted_calls.start_turn(state.turn, self._catalog, policy, self._model.name)
+        request, omitted_count = self._build_request(state)
+        request = await self._hooks.before_model(self._run_context(state), request)
+        on_summary = partial(self._add_summary_usage, state)
+        request = await self._compactor.fit(state.turn, request, state.messages, on_summary)
+        if omitted_count:
+            yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
+        events = self._compactor.stream(state.turn, request, state.messages, on_summary)
+        try:
+            async for event in with_deadline(self._remaining_seconds(state), events):
+                accumulator.add(event)
+                for observed in (mapper.map_event(event), self._hosted_calls.observe(event)):
+                    if observed is not None:
+                        yield observed
+                for warning in await self._show_hosted_calls(state):
+                    yield warning
+        except RunTimeout:
+            state.stopped, state.reason = self._time_limit()
+            return
+        response = self._with_usage(request, accumulator.response())
+        for hosted_event in self._hosted_calls.end_turn(response):
+            yield hosted_event
+        for warning in await self._show_hosted_calls(state):
+            yield warning
+        response = await self._check_response(state, response)
+        self._step_log.finish(step, msgspec.json.encode(response))
+        for text in self._compactor.take_warnings():
+            yield RunWarning(text=text)
+        received.append(response)
+
+    async def _show_hosted_calls(self, state: RunState) -> list[RunWarning]:
+        """Show the hooks the calls that the provider has begun or ended; return warnings."""
+        warnings: list[RunWarning] = []
+        for call, output in self._hosted_calls.take_for_hooks():
+            texts = await self._hooks.observe_hosted_call(self._run_context(state), call, output)
+            warnings += [RunWarning(text=text) for text in texts]
+        return warnings
 
     async def _check_response(self, state: RunState, response: Response) -> Response:
         """Return a response as the hooks leave it. The usage of a denied one counts, too."""
