@@ -139,11 +139,12 @@ $(CACHE)/comply/.ready: tests/compliance/requirements.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-$(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/package.json
+$(CACHE)/frameworks/.ready: tests/frameworks/requirements.txt tests/frameworks/instructor.txt tests/frameworks/package.json
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
-	# Separately: the OpenAI Agents SDK pins an older websockets, which its model requests do not use.
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[web]'
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[web]' --requirement $<
+	# Separately: pip finds no versions that instructor and Pydantic AI both accept.
+	$(PYTHON) -m venv $(@D)/instructor
+	$(@D)/instructor/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[web]' --requirement tests/frameworks/instructor.txt
 	cp tests/frameworks/package.json $(@D)
 	npm install --prefix $(@D) --no-audit --no-fund --ignore-scripts --silent
 	@touch $@

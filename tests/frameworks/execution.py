@@ -37,6 +37,8 @@ class Framework(Struct, frozen=True):
     protocols: tuple[str, ...]
     place: Place = "gateway"
     variants: tuple[Variant, ...] = ("buffered", "streamed")
+    environment: str = "."
+    """The folder of its packages, if they do not get along with the others'."""
 
 
 _EVERY_VARIANT: tuple[Variant, ...] = ("buffered", "streamed", "sync")
@@ -53,6 +55,7 @@ FRAMEWORKS = [
     ),
     Framework("LangChain", "langchain_agent.py", ("openai-chat", "openai-responses"), "process", _EVERY_VARIANT),
     Framework("OpenAI Agents SDK", "openai_agents.py", ("openai-responses", "openai-chat"), "process"),
+    Framework("instructor", "instructor_loop.py", ("openai-chat",), "process", ("buffered", "sync"), "instructor"),
 ]
 
 
@@ -74,7 +77,7 @@ def run_frameworks(environment: Path) -> Iterator[Outcome]:
         setups["process"] = GatewaySetup(upstream_url, ObservedApp(None), upstream)
         for framework in FRAMEWORKS:
             setup = setups[framework.place]
-            with _start_program(environment, framework.program) as program:
+            with _start_program(environment / framework.environment, framework.program) as program:
                 for protocol in framework.protocols:
                     for upstream_protocol in SDK_CLIENTS:
                         for variant in framework.variants if upstream_protocol != protocol else ():

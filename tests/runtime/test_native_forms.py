@@ -1,4 +1,4 @@
-"""Vendors' own forms of the shell and of patches: declared where the model knows them, and mapped to our tools."""
+"""Vendors' own forms of shell, files and patches: declared where the model knows them, and mapped to our tools."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.runtime.scripted_agent import ScriptedApprover, ScriptedModel, model_call, model_turn, text_turn
 from tests.support.servers.asgi import serve_app
@@ -18,10 +19,12 @@ from toolwire.codec.interface import Target
 from toolwire.codec.models import claude, gpt
 from toolwire.gateway.config import Config, ProviderSection
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.native_forms import PATCH_FORMS, SHELL_FORMS, NativeForm
+from toolwire.runtime.native_forms import EDIT_FORMS, PATCH_FORMS, SHELL_FORMS, NativeForm
 from toolwire.runtime.tool import Tool
 from toolwire.runtime.tools.apply_patch import apply_patch_tools
+from toolwire.runtime.tools.read_file import read_file_tools
 from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.write_file import write_file_tools
 from toolwire.translation.hosted_support import knows_client_tool
 from toolwire.upstream.simulator.app import Simulator
 
@@ -117,7 +120,10 @@ def test_tool_of_the_user_keeps_its_name() -> None:
 
     model = KnowingModel(text_turn("done"))
     Agent(model, tools=[SHELL, shell]).run("Hi")
-    assert [type(one) for one in model.requests[0].tools or ()] == [FunctionTool, FunctionTool]
+    ours, users = model.requests[0].tools or ()
+    assert isinstance(ours, NativeTool)
+    assert ours.kind == "local_shell", "the next form whose name is free"
+    assert isinstance(users, FunctionTool)
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"commands": []}', '{"commands": [1]}', "{}", "null"])
@@ -170,9 +176,9 @@ def test_only_known_models_of_hosts_that_take_the_tools_get_them() -> None:
     assert knows_client_tool(responses, Target(model="gpt-6-astra"), patch)
     assert not knows_client_tool(responses, Target(model="my-finetune"), shell)
     assert not knows_client_tool(anthropic, Target(model="claude-sonnet-5"), shell)
-    assert knows_client_tool(anthropic, Target(model="claude-sonnet-5"), SHELL_FORMS[1].declaration)
+    assert knows_client_tool(anthropic, Target(model="claude-sonnet-5"), SHELL_FORMS[2].declaration)
     assert not gpt.knows_shell_and_patches("gpt-5")
-    assert not claude.knows_bash("claude-3-7-sonnet-latest")
+    assert not claude.knows_bash("claude-3-5-sonnet-latest")
 
 
 def test_other_models_get_our_own_declarations(tmp_path: Path) -> None:
@@ -187,7 +193,14 @@ def test_other_models_get_our_own_declarations(tmp_path: Path) -> None:
     [
         ("openai-responses", "gpt-5.4", SHELL_FORMS[0], {"type": "shell", "environment": {"type": "local"}}),
         ("openai-responses", "gpt-5.4", PATCH_FORMS[0], {"type": "apply_patch"}),
-        ("anthropic", "claude-sonnet-5", SHELL_FORMS[1], {"type": "bash_20250124", "name": "bash"}),
+        ("openai-responses", "codex-mini-latest", SHELL_FORMS[1], {"type": "local_shell"}),
+        ("anthropic", "claude-sonnet-5", SHELL_FORMS[2], {"type": "bash_20250124", "name": "bash"}),
+        (
+            "anthropic",
+            "claude-sonnet-5",
+            EDIT_FORMS[0],
+            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+        ),
     ],
 )
 def test_vendor_gets_its_tool_and_not_a_function(
@@ -197,3 +210,223 @@ def test_vendor_gets_its_tool_and_not_a_function(
     request = Request(origin="", model=model, messages=messages, tools=(form.declaration,))
     encoded = PROTOCOLS[protocol].encode_request(request, Target(model=model))
     assert json.loads(encoded.to_bytes())["tools"] == [declared]
+
+
+EDITOR = "str_replace_based_edit_tool"
+EDITS: list[tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]] = [
+    # A command of the editor, and the same call of our tool: its name and arguments.
+    (
+        {"command": "view", "path": "old.txt"},
+        {},
+        "read_file",
+        {"absolute_path": "old.txt", "line_numbers": True},
+    ),
+    (
+        {"command": "view", "path": "old.txt", "view_range": [2, 3]},
+        {},
+        "read_file",
+        {"absolute_path": "old.txt", "offset": 1, "limit": 2, "line_numbers": True},
+    ),
+    (
+        {"command": "view", "path": "old.txt", "view_range": [2, -1]},
+        {},
+        "read_file",
+        {"absolute_path": "old.txt", "offset": 1, "line_numbers": True},
+    ),
+    (
+        {"command": "create", "path": "new.txt", "file_text": "x\n"},
+        {"new.txt": "x\n"},
+        "write_file",
+        {"file_path": "new.txt", "content": "x\n"},
+    ),
+    (
+        {"command": "str_replace", "path": "old.txt", "old_str": "b\n", "new_str": "B\n"},
+        {"old.txt": "a\nB\nc\n"},
+        "replace",
+        {"file_path": "old.txt", "old_string": "b\n", "new_string": "B\n"},
+    ),
+    (
+        {"command": "str_replace", "path": "old.txt", "old_str": "b\n"},
+        {"old.txt": "a\nc\n"},
+        "replace",
+        {"file_path": "old.txt", "old_string": "b\n", "new_string": ""},
+    ),
+    (
+        {"command": "insert", "path": "old.txt", "insert_line": 1, "insert_text": "new"},
+        {"old.txt": "a\nnew\nb\nc\n"},
+        "replace",
+        {"file_path": "old.txt", "old_string": "", "new_string": "new", "after_line": 1},
+    ),
+    (
+        {"command": "insert", "path": "old.txt", "insert_line": 0, "new_str": "new\n"},
+        {"old.txt": "new\na\nb\nc\n"},
+        "replace",
+        {"file_path": "old.txt", "old_string": "", "new_string": "new\n", "after_line": 0},
+    ),
+]
+
+
+def file_tools(folder: Path) -> list[Tool]:
+    (folder / "old.txt").write_text("a\nb\nc\n")
+    workspace = Workspace(folder)
+    return [*read_file_tools(workspace), *write_file_tools(workspace)]
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("command", "changed", "name", "arguments"), EDITS, ids=lambda value: str(value)[:60])
+def test_commands_of_claudes_editor_become_calls_of_our_tools(
+    command: dict[str, Any], changed: dict[str, str], name: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    approver = ScriptedApprover("yes")
+    with agent_on("anthropic", "claude-sonnet-5", *file_tools(tmp_path), approver=approver) as agent:
+        run = agent.run(f"{EDITOR} {json.dumps(command)}")
+    (record,) = run.calls
+    assert (record.tool, record.arguments, record.error) == (name, arguments, "")
+    assert [asked.tool for asked in approver.requests] == ([] if name == "read_file" else [name])
+    assert files_in(tmp_path) == {"old.txt": "a\nb\nc\n"} | changed
+    call, result = (
+        part for message in run.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)
+    )
+    assert isinstance(call, ToolCall)
+    assert isinstance(result, ToolResult)
+    assert (call.name, result.name) == (EDITOR, EDITOR), "the conversation keeps the vendor's names"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "model"),
+    [
+        ("anthropic", "claude-3-7-sonnet-latest"),
+        ("openai-chat", "gpt-5.4"),
+        ("openai-responses", "gpt-5.4"),
+        ("gemini", "gemini-3-pro"),
+        ("gemini-interactions", "gemini-3-pro"),
+        ("ollama", "qwen3:8b"),
+        ("openrouter", "anthropic/claude-sonnet-5"),
+    ],
+)
+def test_files_are_functions_elsewhere(protocol: str, model: str, tmp_path: Path) -> None:
+    policy = Policy(allow=["replace"])
+    arguments = {"file_path": "old.txt", "old_string": "", "new_string": "new", "after_line": 3}
+    with agent_on(protocol, model, *file_tools(tmp_path), policy=policy) as agent:
+        run = agent.run(f"replace {json.dumps(arguments)}")
+    assert [(record.tool, record.error) for record in run.calls] == [("replace", "")]
+    assert files_in(tmp_path) == {"old.txt": "a\nb\nc\nnew\n"}
+
+
+class Claude(ScriptedModel):
+    """A model that knows Anthropic's tools."""
+
+    def knows_client_tool(self, tool: NativeTool) -> bool:
+        return tool.protocol == "anthropic"
+
+
+def test_editor_is_declared_once_and_described(tmp_path: Path) -> None:
+    model = Claude(text_turn("done"))
+    Agent(model, tools=file_tools(tmp_path)).run("Hi")
+    (request,) = model.requests
+    assert [one.name for one in request.tools or ()] == [EDITOR, "read_many_files", "view_image"]
+    ((described,),) = [request.system or ()]
+    lines = described.text.split("\n")
+    assert [line.split(":")[0] for line in lines] == [
+        f"{EDITOR} view",
+        f"{EDITOR} create",
+        f"{EDITOR} insert str_replace",
+    ]
+    assert str(tmp_path) in lines[0]
+
+
+@pytest.mark.parametrize("missing", ["read_file", "write_file", "replace"])
+@pytest.mark.parametrize("reason", ["absent", "denied"])
+def test_editor_is_not_declared_without_all_of_its_tools(missing: str, reason: str, tmp_path: Path) -> None:
+    tools = file_tools(tmp_path)
+    model = Claude(text_turn("done"))
+    if reason == "absent":
+        Agent(model, tools=[tool for tool in tools if tool.name != missing]).run("Hi")
+    else:
+        Agent(model, tools=tools, policy=Policy(deny=[missing])).run("Hi")
+    declared = {one.name for one in model.requests[0].tools or ()}
+    assert declared == {tool.name for tool in tools} - {missing}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"command": "undo_edit", "path": "old.txt"},
+        {"command": ["view"], "path": "old.txt"},
+        {"path": "old.txt"},
+        {"command": "view", "path": "old.txt", "view_range": [3, 2]},
+        {"command": "view", "path": "old.txt", "view_range": [0, 2]},
+        {"command": "create", "path": "old.txt"},
+        {"command": "str_replace", "path": "old.txt", "old_str": "", "new_str": "x"},
+        {"command": "insert", "path": "old.txt", "insert_line": 9, "insert_text": "x"},
+        {"command": "insert", "path": "old.txt", "insert_line": -1, "insert_text": "x"},
+        {"command": "str_replace", "path": "../old.txt", "old_str": "a", "new_str": "x"},
+    ],
+    ids=str,
+)
+def test_commands_that_do_not_fit_change_nothing(command: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    model = Claude(model_turn(model_call(EDITOR, json.dumps(command))), text_turn("done"))
+    run = Agent(model, tools=file_tools(folder), policy=Policy(allow=["*"])).run("Hi")
+    assert files_in(folder) == {"old.txt": "a\nb\nc\n"}
+    assert [bool(record.error) for record in run.calls] == [True]
+
+
+def test_rules_about_our_tools_hold_for_the_editor(tmp_path: Path) -> None:
+    policy = Policy(allow=["*"], deny=["replace(file_path=*old*)"])
+    with agent_on("anthropic", "claude-sonnet-5", *file_tools(tmp_path), policy=policy) as agent:
+        command = {"command": "insert", "path": "old.txt", "insert_line": 0, "insert_text": "x"}
+        run = agent.run(f"{EDITOR} {json.dumps(command)}")
+    assert [record.error for record in run.calls] == ["denied"]
+    assert files_in(tmp_path) == {"old.txt": "a\nb\nc\n"}
+
+
+@pytest.mark.parametrize(
+    ("action", "command"),
+    [
+        ({"command": ["git", "status"], "env": {}}, {"command": "git status"}),
+        ({"command": ["echo", "a b;c"], "env": {}}, {"command": "echo 'a b;c'"}),
+        ({"command": ["bash", "-lc", "ls && pwd"], "env": {}}, {"command": "ls && pwd"}),
+        ({"command": ["sh", "-c", "ls"], "env": {"A": "b c"}}, {"command": "export A='b c'; ls"}),
+        ({"command": ["ls"], "env": {}, "working_directory": "src"}, {"command": "ls", "directory": "src"}),
+    ],
+)
+def test_codex_mini_gets_local_shell(action: dict[str, Any], command: dict[str, str]) -> None:
+    COMMANDS.clear()
+    shell = replace(SHELL, parameters={"type": "object", "properties": {"command": {"type": "string"}}})
+    with agent_on("openai-responses", "codex-mini-latest", shell, policy=Policy(allow=["*"])) as agent:
+        run = agent.run(f"local_shell {json.dumps({'type': 'exec', **action})}")
+    assert run.calls[0].arguments == command
+    assert [command["command"]] == COMMANDS
+    call, result = (
+        part for message in run.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)
+    )
+    assert (call.native, result.native) == ("local_shell_call", "local_shell_call")
+
+
+@pytest.mark.parametrize("action", [{"command": []}, {"command": ["ls", 1]}, {"command": ["ls"], "user": "root"}, {}])
+def test_local_shell_of_another_form_is_rejected(action: dict[str, Any]) -> None:
+    COMMANDS.clear()
+    model = KnowingModel(
+        model_turn(model_call("local_shell", json.dumps(action), native="local_shell_call")), text_turn("done")
+    )
+    tool = replace(SHELL, native_forms=SHELL_FORMS[1:])
+    run = Agent(model, tools=[tool], policy=Policy(allow=["*"])).run("Hi")
+    assert COMMANDS == []
+    assert run.calls[0].approval.startswith("rejected")
+
+
+def test_models_get_the_forms_that_their_vendor_documents() -> None:
+    editor, local_shell = EDIT_FORMS[0].declaration, SHELL_FORMS[1].declaration
+    responses, anthropic = PROTOCOLS["openai-responses"], PROTOCOLS["anthropic"]
+    assert knows_client_tool(anthropic, Target(model="claude-opus-4-20250514"), editor)
+    assert not knows_client_tool(anthropic, Target(model="claude-3-7-sonnet-latest"), editor)
+    assert knows_client_tool(anthropic, Target(model="claude-3-7-sonnet-latest"), SHELL_FORMS[2].declaration)
+    assert not knows_client_tool(anthropic, Target(model="unknown"), editor)
+    assert knows_client_tool(responses, Target(model="codex-mini-latest"), local_shell)
+    assert not knows_client_tool(responses, Target(model="gpt-5.4"), local_shell)
+    assert not knows_client_tool(responses, Target(model="codex-mini-latest"), SHELL_FORMS[0].declaration)

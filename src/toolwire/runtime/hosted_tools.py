@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import HostedKind, HostedTool, NativeTool
 from toolwire.installation import has_extra, missing_extra_message
-from toolwire.runtime.policy import Policy
-from toolwire.runtime.search.deferred_tools import is_denied
+from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.tool import DIRECT_CALLER, Arguments, Tool, ToolCatalog, ToolContext, ToolError
 from toolwire.runtime.tools.domain_filter import DomainFilter
 from toolwire.translation.hosted_support import HostedSupport

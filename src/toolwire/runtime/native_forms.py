@@ -1,11 +1,13 @@
-"""Vendors' own forms of built-in tools: the shell and patches, declared in the form that a model was trained on.
+"""Vendors' own forms of built-in tools: shell, files and patches, declared in the form that a model was trained on.
 
-A form replaces the declaration of a tool. Its calls become calls of the tool before they are validated, so that policy,
-approvals and records are the same in every form.
+A form replaces the declaration of a tool, or of several: Anthropic's text editor has commands for three of ours. Its
+calls become calls of these tools before they are validated, so that policy, approvals and records are the same in
+every form.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.tools import NativeTool
+from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.tool import Tool, ToolCatalog
 
 
@@ -29,6 +32,10 @@ class NativeForm(Struct, frozen=True):
     """Converts the arguments of a call; raises `KeyError`, `TypeError` or `ValueError` for those that don't fit."""
     note: str = ""
     """Instructions for the model on the tool, which a vendor's tool can't describe."""
+    commands: frozenset[str] = frozenset()
+    """The values of the argument `command` that stand for this tool; empty if all calls do."""
+    all_commands: frozenset[str] = frozenset()
+    """All commands of the vendor's tool. It is declared only if tools of the agent stand for all of them."""
 
 
 @runtime_checkable
@@ -43,21 +50,25 @@ class SupportsClientTools(Protocol):
 class TurnForms(Struct, frozen=True):
     """The vendor's forms in use in one turn."""
 
-    forms: Mapping[str, tuple[NativeForm, Tool]]
-    """Each form and the tool that it stands for, by the name of its calls."""
+    forms: Mapping[str, Sequence[tuple[NativeForm, Tool]]]
+    """The forms and the tools that they stand for, by the name of their calls."""
 
     def adapt_call(self, call: ToolCall) -> ToolCall:
         """Return the call of our tool that a call of a vendor's tool stands for; other calls stay as they are.
 
         Arguments that don't fit stay too, and are rejected with the schema of our tool.
         """
-        found = self.forms.get(call.name)
-        if found is None or (found[0].call_kind is not None and call.native != found[0].call_kind):
+        found = self.forms.get(call.name, ())
+        if not found or (found[0][0].call_kind is not None and call.native != found[0][0].call_kind):
             return call
-        form, tool = found
+        form, tool = found[0]
         try:
-            arguments = form.read_arguments(json.loads(call.arguments or "{}"))
-        except (KeyError, TypeError, ValueError, RecursionError):
+            value = json.loads(call.arguments or "{}")
+            form, tool = next(
+                (form, tool) for form, tool in found if not form.commands or value["command"] in form.commands
+            )
+            arguments = form.read_arguments(value)
+        except (KeyError, TypeError, ValueError, RecursionError, StopIteration):
             return replace(call, name=tool.name)
         if tool.grammar is not None:
             return replace(call, name=tool.name, arguments=arguments, shape="freeform")
@@ -66,25 +77,36 @@ class TurnForms(Struct, frozen=True):
     @property
     def notes(self) -> str:
         """Instructions for the model on the tools, for the system text."""
-        return "\n".join(f"{name}: {tool.description} {form.note}".strip() for name, (form, tool) in self.forms.items())
+        return "\n".join(
+            f"{' '.join((name, *sorted(form.commands)))}: {tool.description} {form.note}".strip()
+            for name, found in self.forms.items()
+            for form, tool in found
+        )
 
 
 NO_FORMS = TurnForms({})
 
 
-def choose_forms(model: object, catalog: ToolCatalog) -> tuple[ToolCatalog, TurnForms]:
+def choose_forms(model: object, catalog: ToolCatalog, policy: Policy) -> tuple[ToolCatalog, TurnForms]:
     """Return the tools with the vendor's declarations that the model knows, and the forms of these."""
     if not isinstance(model, SupportsClientTools):
         return catalog, NO_FORMS
-    tools, forms = dict(catalog.tools), dict[str, tuple[NativeForm, Tool]]()
+    known = dict[str, list[tuple[NativeForm, Tool]]]()
     for name, tool in catalog.tools.items():
-        for form in tool.native_forms:
+        for form in tool.native_forms if not is_denied(policy, tool) else ():
             is_free = form.call_name == name or form.call_name not in catalog.tools
-            if is_free and form.call_name not in forms and model.knows_client_tool(form.declaration):
-                tools[name] = replace(tool, native=form.declaration)
-                forms[form.call_name] = (form, tool)
+            is_new = form.call_name not in known or bool(form.commands)
+            if is_free and is_new and model.knows_client_tool(form.declaration):
+                known.setdefault(form.call_name, []).append((form, tool))
                 break
-    return replace(catalog, tools=tools), TurnForms(forms)
+    forms = {name: found for name, found in known.items() if _covers_commands(found)}
+    declared = {tool.name: replace(tool, native=form.declaration) for found in forms.values() for form, tool in found}
+    return replace(catalog, tools={**catalog.tools, **declared}), TurnForms(forms)
+
+
+def _covers_commands(found: Sequence[tuple[NativeForm, Tool]]) -> bool:
+    """Return whether the tools together stand for all commands of the vendor's tool."""
+    return frozenset[str]().union(*(form.commands for form, _ in found)) == found[0][0].all_commands
 
 
 def _declare(protocol: str, kind: str, body: dict[str, Any]) -> NativeTool:
@@ -106,6 +128,27 @@ def _read_shell_action(action: Any) -> Any:
     return {"command": "\n".join(commands)}
 
 
+def _read_exec_action(action: Any) -> Any:
+    """Convert the action of OpenAI's older `local_shell`, a program with its arguments."""
+    program = action["command"]
+    if (
+        action.get("user")
+        or not isinstance(program, list)
+        or not program
+        or not all(isinstance(word, str) for word in program)
+    ):
+        raise ValueError(action)
+    if len(program) == 3 and program[0] in ("bash", "sh") and program[1] in ("-c", "-lc"):
+        command = program[2]  # so that policy rules match the commands themselves
+    else:
+        command = shlex.join(program)
+    if environment := action.get("env"):
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+        command = f"export {' '.join(assignments)}; {command}"
+    directory = action.get("working_directory")
+    return {"command": command} if directory is None else {"command": command, "directory": directory}
+
+
 def _read_bash_input(value: Any) -> Any:
     """Convert the input of Anthropic's `bash`. A restart has nothing to do, since each shell is new."""
     return {"command": "true" if value.get("restart") and "command" not in value else value["command"]}
@@ -117,6 +160,13 @@ SHELL_FORMS = (
         "shell",
         "shell_call",
         _read_shell_action,
+        _NEW_SHELL,
+    ),
+    NativeForm(
+        _declare("openai-responses", "local_shell", {"type": "local_shell"}),
+        "local_shell",
+        "local_shell_call",
+        _read_exec_action,
         _NEW_SHELL,
     ),
     NativeForm(
@@ -150,3 +200,50 @@ PATCH_FORMS = (
         _read_patch_operation,
     ),
 )
+
+# ---- files
+
+# The commands and their input: platform.claude.com/docs/en/agents-and-tools/tool-use/text-editor-tool. `undo_edit` is
+# gone since `text_editor_20250429`, and type and name are those of the SDK's `ToolTextEditor20250728Param`.
+_EDITOR_NAME = "str_replace_based_edit_tool"
+_EDITOR = _declare("anthropic", "text_editor", {"type": "text_editor_20250728", "name": _EDITOR_NAME})
+_EDITOR_COMMANDS = frozenset({"view", "create", "str_replace", "insert"})
+
+
+def _editor_form(read_arguments: Callable[[Any], Any], *commands: str, note: str = "") -> tuple[NativeForm, ...]:
+    """Return the forms of the tool that some commands of Anthropic's text editor stand for."""
+    form = NativeForm(
+        _EDITOR, _EDITOR_NAME, None, read_arguments, note, frozenset(commands), all_commands=_EDITOR_COMMANDS
+    )
+    return (form,)
+
+
+def _read_view(value: Any) -> Any:
+    """Convert a `view` of a file or directory; the last line -1 is the end of the file."""
+    view: dict[str, Any] = {"absolute_path": value["path"], "line_numbers": True}
+    if (lines := value.get("view_range")) is not None:
+        first, last = lines
+        if last != -1 and last < first:
+            raise ValueError(lines)
+        view |= {"offset": first - 1} | ({} if last == -1 else {"limit": last - first + 1})
+    return view
+
+
+def _read_create(value: Any) -> Any:
+    """Convert a `create`."""
+    return {"file_path": value["path"], "content": value["file_text"]}
+
+
+def _read_edit(value: Any) -> Any:
+    """Convert a `str_replace` or an `insert`, whose text older tools called `new_str`."""
+    if value["command"] == "insert":
+        text = value["insert_text"] if "insert_text" in value else value["new_str"]
+        return {"file_path": value["path"], "old_string": "", "new_string": text, "after_line": value["insert_line"]}
+    if not value["old_str"]:
+        raise ValueError(value)
+    return {"file_path": value["path"], "old_string": value["old_str"], "new_string": value.get("new_str", "")}
+
+
+VIEW_FORMS = _editor_form(_read_view, "view", note="offset=N is view_range=[N + 1, -1].")
+CREATE_FORMS = _editor_form(_read_create, "create")
+EDIT_FORMS = _editor_form(_read_edit, "str_replace", "insert")

@@ -216,3 +216,8 @@ def _default_decision(tool: Tool, arguments: Arguments) -> Decision:
     if tool.locus == "human":
         return Decision("allow", "it only asks the user")
     return Decision("ask", NO_RULE)
+
+
+def is_denied(policy: Policy, tool: Tool) -> bool:
+    """Return True if a rule denies every call of the tool."""
+    return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool, {}) for rule in policy.rules)

@@ -13,7 +13,13 @@ _PROBE_TOOL = FunctionTool(name="probe")
 _PATH = ("tools", 0)
 
 
-_KNOWS_CLIENT_TOOLS = {"anthropic": claude.knows_bash, "openai-responses": gpt.knows_shell_and_patches}
+_KNOWS_CLIENT_TOOLS = {
+    ("anthropic", "bash"): claude.knows_bash,
+    ("anthropic", "text_editor"): claude.knows_text_editor,
+    ("openai-responses", "shell"): gpt.knows_shell_and_patches,
+    ("openai-responses", "apply_patch"): gpt.knows_shell_and_patches,
+    ("openai-responses", "local_shell"): gpt.knows_local_shell,
+}
 
 
 class HostedSupport(Struct, frozen=True):
@@ -48,8 +54,8 @@ def find_hosted_support(codec: Codec, target: Target, tool: NativeTool, *, has_f
 
 
 def knows_client_tool(codec: Codec, target: Target, tool: NativeTool) -> bool:
-    """Return whether the target's host takes its vendor's own shell or patch tool, and its model knows it."""
-    knows = _KNOWS_CLIENT_TOOLS.get(codec.name)
+    """Return whether the target's host takes its vendor's own tool that the client runs, and its model knows it."""
+    knows = _KNOWS_CLIENT_TOOLS.get((codec.name, tool.kind))
     if knows is None or tool.protocol != codec.name or not accepts_native("client", target.host):
         return False
     return knows(target.model or "")

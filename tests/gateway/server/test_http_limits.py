@@ -14,6 +14,7 @@ import httpx
 import pytest
 import uvicorn
 import websockets.asyncio.client
+import websockets.version
 from msgspec import Struct
 
 from tests.support.gateway.in_process import SERVER_KEY_CONFIG, one_provider_config, question_request, run_gateway
@@ -244,14 +245,19 @@ def test_invalid_request_after_an_upgrade_is_refused() -> None:
 
 # ---- websocket handshakes
 
+# Older versions of websockets answer every bad handshake with 400.
+HAS_STATUSES = int(websockets.version.version.partition(".")[0]) >= 17
 HANDSHAKES = {
     "a length": (UPGRADE + b"content-length: 40\r\n\r\n", b"400"),
     "a length and its body": (UPGRADE + b"content-length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n", b"400"),
     "chunks": (UPGRADE + b"transfer-encoding: chunked\r\n\r\n", b"400"),
-    "many headers": (UPGRADE + b"x: y\r\n" * 200 + b"\r\n", b"431"),
-    "a long header": (UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n", b"431"),
-    "a long address": (UPGRADE.replace(b"responses", b"responses?" + b"y" * 9000) + b"\r\n", b"414"),
-    "another method": (UPGRADE.replace(b"GET", b"POST") + b"\r\n", b"405"),
+    "many headers": (UPGRADE + b"x: y\r\n" * 200 + b"\r\n", b"431" if HAS_STATUSES else b"400"),
+    "a long header": (UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n", b"431" if HAS_STATUSES else b"400"),
+    "a long address": (
+        UPGRADE.replace(b"responses", b"responses?" + b"y" * 9000) + b"\r\n",
+        b"414" if HAS_STATUSES else b"400",
+    ),
+    "another method": (UPGRADE.replace(b"GET", b"POST") + b"\r\n", b"405" if HAS_STATUSES else b"400"),
     "no key": (UPGRADE.replace(b"sec-websocket-key", b"x") + b"\r\n", b"400"),
     "a frame before the answer": (UPGRADE + b"\r\n\x81\x80abcd", b"400"),
     "another request before it": (b"GET /a HTTP/1.1\r\n\r\n" + UPGRADE + b"\r\n", b""),

@@ -45,6 +45,33 @@ def test_offset_and_limit_select_lines_with_a_note(tmp_path: Path) -> None:
     assert run_tool_for_text(read, absolute_path=path, limit=10) == run_tool_for_text(read, absolute_path=path)
 
 
+def test_lines_are_numbered_from_the_offset(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\nthree")
+    read = built_in_tool(tmp_path, "read_file")
+    assert run_tool_for_text(read, absolute_path="a", line_numbers=True) == "1: one\n2: two\n3: three"
+    numbered = run_tool_for_text(read, absolute_path="a", offset=1, limit=1, line_numbers=True)
+    assert numbered == "2: two\n[Lines 2 to 2 of 3 are shown. To read on, use offset=2.]"
+    (tmp_path / "empty").write_text("")
+    assert run_tool_for_text(read, absolute_path="empty", line_numbers=True) == ""
+
+
+def test_numbered_lines_fit_into_the_output(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x" * 17 + "\n" + ("x" * 17 + "\n") * 1999)
+    read = built_in_tool(tmp_path, "read_file")
+    text = run_tool_for_text(read, absolute_path="a", line_numbers=True)
+    assert text.endswith("2000: " + "x" * 17 + "\n")
+    assert len(text) < read.output_limit
+
+
+def test_directory_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "src" / "a").write_text("")
+    read = built_in_tool(tmp_path, "read_file")
+    assert run_tool_for_text(read, absolute_path="src", line_numbers=True) == "a\ndeep/"
+    with pytest.raises(ToolError, match="outside"):
+        run_tool(read, absolute_path="..")
+
+
 def test_reading_on_returns_every_line_once(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 97)}\n" for number in range(20_000)]
     (tmp_path / "a").write_text("".join(lines))

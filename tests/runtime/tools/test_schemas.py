@@ -15,12 +15,12 @@ from toolwire.runtime.tools import built_in_tools
 # Name: required parameters, and optional ones.
 SHAPES = {
     "run_shell_command": (["command"], ["command", "directory", "description"]),
-    "read_file": (["absolute_path"], ["absolute_path", "offset", "limit"]),
+    "read_file": (["absolute_path"], ["absolute_path", "offset", "limit", "line_numbers"]),
     "read_many_files": (["paths"], ["paths", "include", "exclude"]),
     "write_file": (["file_path", "content"], ["file_path", "content"]),
     "replace": (
         ["file_path", "old_string", "new_string"],
-        ["file_path", "old_string", "new_string", "expected_replacements"],
+        ["file_path", "old_string", "new_string", "expected_replacements", "after_line"],
     ),
     "search_file_content": (["pattern"], ["pattern", "path", "include", "max_matches"]),
     "list_directory": (["path"], ["path"]),

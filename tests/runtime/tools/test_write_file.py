@@ -130,3 +130,40 @@ def test_long_diff_is_cut_and_huge_file_not_diffed(tmp_path: Path) -> None:
         write.preview({"file_path": "a", "content": "x" * 2_000_000})
         == "a: 0 bytes before, 2000000 after; diff not shown\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "text", "after"),
+    [
+        ("a\nb\n", 0, "x\n", "x\na\nb\n"),
+        ("a\nb\n", 1, "x", "a\nx\nb\n"),
+        ("a\nb\n", 2, "x\ny", "a\nb\nx\ny\n"),
+        ("a\nb", 2, "x", "a\nb\nx"),
+        ("a\nb", 1, "x", "a\nx\nb"),
+        ("a\r\nb\r\n", 1, "x\ny\n", "a\r\nx\r\ny\r\nb\r\n"),
+        ("a\r\nb", 2, "x", "a\r\nb\r\nx"),
+        ("", 0, "x", "x\n"),
+        ("\n", 1, "x", "\nx\n"),
+    ],
+)
+def test_text_is_inserted_as_lines(before: str, line: int, text: str, after: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(before.encode())
+    tool = built_in_tool(tmp_path, "replace")
+    message = run_tool_for_text(tool, file_path="a", old_string="", new_string=text, after_line=line)
+    assert (tmp_path / "a").read_bytes() == after.encode()
+    assert message == f"Updated a: inserted {len(after) - len(before)} bytes after line {line}"
+
+
+def test_text_is_inserted_only_where_there_is_a_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a\nb\n")
+    tool = built_in_tool(tmp_path, "replace")
+    with pytest.raises(ToolError, match="a has 2 lines: there is no line 3"):
+        run_tool(tool, file_path="a", old_string="", new_string="x", after_line=3)
+    with pytest.raises(ToolError, match="after_line needs an empty old_string"):
+        run_tool(tool, file_path="a", old_string="a", new_string="x", after_line=1)
+    with pytest.raises(ToolError, match="file not found"):
+        run_tool(tool, file_path="none", old_string="", new_string="x", after_line=0)
+    assert (tmp_path / "a").read_text() == "a\nb\n"
+    preview = tool.preview({"file_path": "a", "old_string": "", "new_string": "x", "after_line": 1})
+    assert preview is not None
+    assert "+x" in preview

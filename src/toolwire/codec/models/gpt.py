@@ -113,8 +113,19 @@ def refuses_system_messages(model: str) -> bool:
 
 
 def knows_shell_and_patches(model: str) -> bool:
-    """Tell whether the model is known to have OpenAI's `shell` and `apply_patch` tools: those from GPT-5.1 on."""
+    """Tell whether the model is known to have OpenAI's `shell` and `apply_patch` tools: those from GPT-5.1 on.
+
+    developers.openai.com/api/docs/guides/tools-shell and /tools-apply-patch.
+    """
     return _WITH_SHELL_AND_PATCHES.match(model) is not None
+
+
+def knows_local_shell(model: str) -> bool:
+    """Tell whether the model has OpenAI's older `local_shell` tool: only `codex-mini-latest`.
+
+    developers.openai.com/api/docs/guides/tools-local-shell.
+    """
+    return model == "codex-mini-latest"
 
 
 def lacks_tool_search(model: str) -> bool:

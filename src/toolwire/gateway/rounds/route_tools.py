@@ -24,11 +24,10 @@ from toolwire.gateway.rounds.continuation import RouteTool, RouteTools, client_t
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.calls.approval import NoApprover
 from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames
-from toolwire.runtime.policy import Policy
+from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.search.deferred_tools import (
     SEARCH_TOOL_NAME,
     build_search_tool,
-    is_denied,
     native_search,
     tool_names_in,
 )

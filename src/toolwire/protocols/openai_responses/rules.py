@@ -142,10 +142,15 @@ def _check_calls(request: _Request) -> Findings:
     """Check that every call has an output, anywhere later, and every output an earlier or stored call."""
     calls: dict[str, tuple[JsonPath, str]] = {}
     answered: set[str] = set()
+    shell_calls: dict[str, str] = {}  # item id of `local_shell_call` by call id
     for path, item in request.items:
         tag = item_type(item)
-        # `local_shell_call` is matched by item id.
         call_id = text_of(item.get("id" if tag.startswith("local_shell_call") else "call_id"))
+        if tag == "local_shell_call":
+            # The SDK documents the `id` of the output and the `call_id` of the call in the same words: either matches.
+            shell_calls[text_of(item.get("call_id"))] = call_id
+        elif tag == "local_shell_call_output":
+            call_id = shell_calls.get(call_id, call_id)
         if tag in _OUTPUT_KINDS and call_id:
             if call_id in calls:
                 yield _finding("call-id-duplicate", path, f"Duplicate call_id {call_id}.", "warning")

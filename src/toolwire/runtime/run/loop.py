@@ -30,7 +30,7 @@ from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import ModelFailed, SupportsPrices
 from toolwire.runtime.native_forms import NO_FORMS, choose_forms
-from toolwire.runtime.policy import Policy
+from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.compaction import Compactor
 from toolwire.runtime.run.context import RunContext, resolve
@@ -72,7 +72,6 @@ from toolwire.runtime.run.state import (
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.run.stops import CONTINUING_STOPS, INCOMPLETE_STOPS, recorded_response, stop_reason_of
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
-from toolwire.runtime.search.deferred_tools import is_denied
 from toolwire.runtime.tool import Tool, ToolCatalog
 from toolwire.runtime.toolbox import Toolbox
 
@@ -281,7 +280,7 @@ class Loop:
         catalog, warnings = self._toolbox.hosted.choose_for(self._model, catalog, policy, code=self._settings.code)
         self._toolbox.warnings += [warning for warning in warnings if warning not in self._warned]
         self._warned.update(warnings)
-        catalog, self._forms = choose_forms(self._model, catalog)
+        catalog, self._forms = choose_forms(self._model, catalog, policy)
         self._tool_definitions.check_changes(catalog.tools.values())
         if self._settings.code:
             if self._sandbox is None:

@@ -22,7 +22,7 @@ from toolwire.canonical.content import Data, Message, Part, Text, ToolCall, Tool
 from toolwire.canonical.tools import NativeTool
 from toolwire.canonical.tools import Tool as Declared
 from toolwire.codec.models import claude, gpt
-from toolwire.runtime.policy import Policy
+from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.search.embedding import Embed, ToolEmbeddings
 from toolwire.runtime.search.index import PATTERN_LIMIT, QUERY_LIMIT, IndexedTool, SearchError, ToolIndex
 from toolwire.runtime.tool import (
@@ -98,7 +98,9 @@ class DeferredTools:
         # Tools for programs only are not declared: programs have their own search.
         direct = {name: tool for name, tool in permitted.items() if takes_direct_calls(tool)}
         deferred = self._tools_to_defer(direct)
-        declarations = [tool.declaration() for name, tool in direct.items() if name not in deferred]
+        # A vendor's tool may stand for several of ours, which then have the same declaration.
+        unique = {id(tool.native or tool): tool for name, tool in direct.items() if name not in deferred}
+        declarations = [tool.declaration() for tool in unique.values()]
         if not deferred:
             return TurnTools((*catalog.native_tools, *declarations), catalog.tools)
         if native is not None:
@@ -195,11 +197,6 @@ _SEARCH_PARAMETERS: dict[str, Any] = {
 def indexed_tool(tool: Tool) -> IndexedTool:
     """Return the fields of a tool that the search index uses."""
     return IndexedTool(tool.name, tool.description, tool.parameters)
-
-
-def is_denied(policy: Policy, tool: Tool) -> bool:
-    """Return True if a rule denies every call of the tool."""
-    return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool, {}) for rule in policy.rules)
 
 
 def discovered_tools(messages: Sequence[Message]) -> list[str]:

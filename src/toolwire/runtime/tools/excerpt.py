@@ -166,8 +166,8 @@ def _split_lines(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
-def render_excerpt(excerpt: Excerpt, encoding: str) -> str:
-    """Return the excerpt as text, with notes on what was left out."""
+def render_excerpt(excerpt: Excerpt, encoding: str, *, line_numbers: bool = False) -> str:
+    """Return the excerpt as text, with its lines numbered if required, and notes on what was left out."""
     decoded = decode_text(
         excerpt.content, "utf-8-sig" if encoding == "utf-8-sig" else "utf-8", final=not excerpt.cuts_line
     )
@@ -188,7 +188,16 @@ def render_excerpt(excerpt: Excerpt, encoding: str) -> str:
         last = excerpt.first_line + excerpt.line_count
         hint = f" To read on, use offset={last}." if excerpt.has_more else ""
         notes.append(f"Lines {excerpt.first_line + 1} to {last}{of_total} are shown.{hint}")
+    text = _number_lines(decoded.text, excerpt.first_line + 1) if line_numbers else decoded.text
     if not notes:
-        return decoded.text
-    gap = "" if not decoded.text or decoded.text.endswith("\n") else "\n"
-    return f"{decoded.text}{gap}[{' '.join(notes)}]"
+        return text
+    gap = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{gap}[{' '.join(notes)}]"
+
+
+def _number_lines(text: str, first: int) -> str:
+    """Return the text with the number of each line before it."""
+    lines = text.split("\n")
+    ended = [""] if lines[-1] == "" else []
+    numbered = [f"{number}: {line}" for number, line in enumerate(lines[: len(lines) - len(ended)], first)]
+    return "\n".join(numbered + ended)

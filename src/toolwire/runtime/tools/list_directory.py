@@ -1,17 +1,14 @@
 """The `list_directory` and `glob` tools."""
 
 import asyncio
-import os
-import stat
 from itertools import islice
 
 from toolwire.runtime.tool import Arguments, Tool, ToolContext
+from toolwire.runtime.tools.directory_listing import MAX_ENTRIES, list_entries, printable_name
 from toolwire.runtime.tools.directory_walk import find_files
 from toolwire.runtime.tools.excerpt import count_fitting_lines
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS, resolved_call
 from toolwire.runtime.tools.workspace import Workspace, object_schema, string_schema
-
-MAX_ENTRIES = 1000
 
 
 def list_directory_tools(workspace: Workspace) -> list[Tool]:
@@ -24,7 +21,7 @@ def _list_directory_tool(workspace: Workspace) -> Tool:
 
     async def run(arguments: Arguments, context: ToolContext) -> str:
         """List the directory in a thread."""
-        return await asyncio.to_thread(_list_entries, workspace, arguments["path"])
+        return await asyncio.to_thread(list_entries, workspace, arguments["path"])
 
     return Tool(
         name="list_directory",
@@ -37,38 +34,6 @@ def _list_directory_tool(workspace: Workspace) -> Tool:
         retries=0,
         subcalls=lambda arguments: resolved_call(workspace, arguments, "path"),
     )
-
-
-def _list_entries(workspace: Workspace, path: str) -> str:
-    """Return a directory's entries as text, one per line, up to the limit."""
-    with workspace.open_directory(path) as directory:
-        lines = list[str]()
-        for name in sorted(os.listdir(directory.handle), key=os.fsencode):  # noqa: PTH208 - an open directory
-            if not workspace.is_hidden((*directory.parts, name)):
-                lines.append(_format_entry(directory.handle, name))
-    if not lines:
-        return "(empty)"
-    shown = count_fitting_lines(lines, MAX_ENTRIES)
-    note = [f"[{len(lines) - shown} more entries not listed]"] if shown < len(lines) else []
-    return "\n".join(lines[:shown] + note)
-
-
-def _format_entry(directory: int, name: str) -> str:
-    """Format an entry of an open directory: directories with a slash, links with their target."""
-    label = printable_name(name)
-    try:
-        mode = os.lstat(name, dir_fd=directory).st_mode
-        if stat.S_ISLNK(mode):
-            return f"{label} -> {printable_name(os.readlink(name, dir_fd=directory))}"
-    except OSError:
-        return label
-    return f"{label}/" if stat.S_ISDIR(mode) else label
-
-
-def printable_name(name: str) -> str:
-    """Escape control characters and undecodable bytes in a file name."""
-    plain = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in plain)
 
 
 def _glob_tool(workspace: Workspace) -> Tool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolwire.canonical.content import Part, Text
+from toolwire.runtime.native_forms import VIEW_FORMS
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
+from toolwire.runtime.tools.directory_listing import list_entries
 from toolwire.runtime.tools.directory_walk import find_files, is_glob, matches_glob_anywhere, walk_files
 from toolwire.runtime.tools.excerpt import (
     MAX_CHARACTERS,
@@ -50,17 +52,20 @@ def _read_file_tool(workspace: Workspace) -> Tool:
     return Tool(
         name="read_file",
         run=run,
-        description=f"Reads a file of the workspace ({workspace.root}). Images and PDFs are shown. A long text is cut,"
-        " and its last line says how to read on.",
+        description=f"Reads a file of the workspace ({workspace.root}). Images and PDFs are shown, and"
+        " directories are listed. A long text is cut, and its last line says how to read on.",
         parameters=object_schema(
             ("absolute_path",),
             absolute_path=string_schema("The absolute path of the file."),
             offset=integer_schema("For text: the number of lines to skip.", 0),
             limit=integer_schema("For text: the maximum number of lines to read.", 1),
+            line_numbers={"type": "boolean", "description": "For text: write its number before each line."},
         ),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
+        output_limit=60_000,  # of the numbers, besides `MAX_CHARACTERS` of text
         retries=0,
+        native_forms=VIEW_FORMS,
         resources=lambda arguments: path_resources(workspace, arguments, "absolute_path"),
         subcalls=lambda arguments: resolved_call(workspace, arguments, "absolute_path"),
     )
@@ -82,8 +87,12 @@ def resolved_call(workspace: Workspace, arguments: Mapping[str, Any], key: str) 
         return None
 
 
-def _read_path(workspace: Workspace, absolute_path: str, offset: int = 0, limit: int | None = None) -> ToolOutput:
-    """Read a file as text, image or document."""
+def _read_path(
+    workspace: Workspace, absolute_path: str, offset: int = 0, limit: int | None = None, *, line_numbers: bool = False
+) -> ToolOutput:
+    """Read a file as text, image or document, or list a directory."""
+    if _is_directory(workspace, absolute_path):
+        return _text_output(list_entries(workspace, absolute_path))
     with workspace.open_file(absolute_path) as handle:
         head = os.pread(handle, SNIFFED_BYTES, 0)
         size = os.fstat(handle).st_size
@@ -98,7 +107,7 @@ def _read_path(workspace: Workspace, absolute_path: str, offset: int = 0, limit:
             excerpt = take_excerpt(split_chunks(recoded), len(recoded), offset, limit or MAX_LINES)
         else:
             excerpt = take_excerpt(read_chunks(handle), size, offset, limit or MAX_LINES)
-    return _text_output(render_excerpt(excerpt, encoding))
+    return _text_output(render_excerpt(excerpt, encoding, line_numbers=line_numbers))
 
 
 def _media_output(handle: int, media_type: str, path: str) -> ToolOutput:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from toolwire.runtime.sandbox.process import start_subprocess
 from toolwire.runtime.tool import Arguments, Tool, ToolContext, ToolError
+from toolwire.runtime.tools.directory_listing import printable_name
 from toolwire.runtime.tools.directory_walk import (
     MAX_DEPTH,
     GitIgnore,
@@ -28,7 +29,6 @@ from toolwire.runtime.tools.directory_walk import (
     walk_files,
 )
 from toolwire.runtime.tools.excerpt import MAX_CHARACTERS, DecodedText, count_fitting_lines, decode_text
-from toolwire.runtime.tools.list_directory import printable_name
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS
 from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
 from toolwire.runtime.tools.write_file import encode_text

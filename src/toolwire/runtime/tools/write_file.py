@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 
+from toolwire.runtime.native_forms import CREATE_FORMS, EDIT_FORMS
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.read_file import path_resources, resolved_call
 from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
@@ -52,6 +53,7 @@ def _write_file_tool(workspace: Workspace) -> Tool:
         resources=lambda arguments: path_resources(workspace, arguments, "file_path"),
         subcalls=lambda arguments: resolved_call(workspace, arguments, "file_path"),
         preview=preview,
+        native_forms=CREATE_FORMS,
     )
 
 
@@ -91,13 +93,17 @@ def _replace_tool(workspace: Workspace) -> Tool:
         name="replace",
         run=run,
         description=f"Replaces text in a file of the workspace ({workspace.root}). The text must occur exactly as often"
-        " as expected: include enough surrounding lines. An empty old_string creates a new file.",
+        " as expected: include enough surrounding lines. An empty old_string creates a new file, or inserts text"
+        " after a line.",
         parameters=object_schema(
             ("file_path", "old_string", "new_string"),
             file_path=string_schema("The absolute path of the file."),
             old_string=string_schema("The exact text in the file, including spaces and line breaks."),
             new_string=string_schema("The replacement text."),
             expected_replacements=integer_schema("The number of occurrences. Default: 1.", 1),
+            after_line=integer_schema(
+                "With an empty old_string: the line after which to insert new_string; 0 is the start of the file.", 0
+            ),
         ),
         annotations=DESTRUCTIVE_ANNOTATIONS,
         source="built-in",
@@ -106,6 +112,7 @@ def _replace_tool(workspace: Workspace) -> Tool:
         resources=lambda arguments: path_resources(workspace, arguments, "file_path"),
         subcalls=lambda arguments: resolved_call(workspace, arguments, "file_path"),
         preview=preview,
+        native_forms=EDIT_FORMS,
     )
 
 
@@ -116,17 +123,30 @@ def _replace_text(workspace: Workspace, **arguments: Arguments) -> str:
     workspace.write(path, after)
     if before is None:
         return f"Wrote {len(after)} bytes to {path}"
+    if not count:
+        return f"Updated {path}: inserted {len(after) - len(before)} bytes after line {arguments['after_line']}"
     return f"Updated {path}: {count} replacement{'' if count == 1 else 's'}"
 
 
 def _plan_replacement(
-    workspace: Workspace, file_path: str, old_string: str, new_string: str, expected_replacements: int = 1
+    workspace: Workspace,
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    *,
+    expected_replacements: int = 1,
+    after_line: int | None = None,
 ) -> tuple[bytes | None, bytes, int]:
     """Return the file's content before and after, and the number of replacements.
 
     Bytes outside the replaced text are preserved. The content before is None for a new file.
     """
     old, new = encode_text(old_string), encode_text(new_string)
+    if after_line is not None:
+        if old:
+            raise ToolError("after_line needs an empty old_string", "arguments")
+        before = workspace.read(file_path, MAX_FILE_BYTES)
+        return before, _insert_lines(before, new, after_line, file_path), 0
     if not old:
         if workspace.exists(file_path):
             raise ToolError(f"old_string is empty, but {file_path} already exists", "exists")
@@ -148,6 +168,24 @@ def _plan_replacement(
             "ambiguous",
         )
     return before, before.replace(old, new), count
+
+
+def _insert_lines(before: bytes, new: bytes, after_line: int, path: str) -> bytes:
+    """Return the content with text inserted after a line, as lines of their own; other bytes are preserved."""
+    lines = before.split(b"\n")
+    ends = before.endswith(b"\n") or not before
+    count = len(lines) - 1 if ends else len(lines)
+    if after_line > count:
+        raise ToolError(f"{path} has {count} lines: there is no line {after_line}", "not_found")
+    if b"\r\n" in before and b"\r" not in new:
+        new = new.replace(b"\n", b"\r\n")
+    ending = b"\r\n" if b"\r\n" in before else b"\n"
+    head = b"".join(line + b"\n" for line in lines[:after_line])
+    if after_line == count and not ends:
+        return before + ending + new
+    if not new.endswith(b"\n"):
+        new += ending
+    return head + new + before[len(head) :]
 
 
 def unified_diff(path: str, before: bytes, after: bytes, *, to_path: str | None = None) -> str:
