@@ -88,6 +88,10 @@ def test_python_block_runs(block: str, tmp_path: Path) -> None:
         assert doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS), done.stdout
 
 
+def test_python_blocks_can_be_copied() -> None:
+    assert [where for where, block in non_empty(PYTHON.items()) if ">>>" in block] == []
+
+
 @pytest.mark.parametrize("block", list(CONSOLE.values()), ids=list(CONSOLE))
 def test_console_block_prints_the_documented_output(block: str, tmp_path: Path) -> None:
     compare = doctest.OutputChecker()
