@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import msgspec
 
@@ -21,7 +22,7 @@ from benchmarks.gateway.answers import draw_answer, encode_body, encode_stream
 
 ROOT = Path(__file__).parents[1]
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
-CASES = (
+CASES: tuple[tuple[Literal["request", "response", "stream"], str, str], ...] = (
     ("request", ANTHROPIC, ANTHROPIC),
     ("request", ANTHROPIC, CHAT),
     ("request", ANTHROPIC, RESPONSES),

@@ -24,6 +24,7 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.cli import main
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.gateway.keys.client_key import create_secret, hash_secret
+from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.upstream.key_command import MIN_INTERVAL
 
 OWN_KEY = "my-own-key-for-the-provider"
@@ -255,7 +256,7 @@ def test_own_key_is_redacted_and_its_rejection_concerns_only_its_client(tmp_path
                 status, text = await ask(gateway, authorization=BEARER)
                 assert (status, OWN_KEY in text) == (401, False)
                 assert "one rejected the client's API key: Incorrect API key provided: [removed]" in text
-            assert not gateway.gateway.app._dispatcher.services.breakers.open_names()
+            assert open_breakers((await gateway.get("/metrics"))[1].decode()) == []
             assert (await ask(gateway, authorization="Bearer another-key"))[0] == 200
         records = read_journal(tmp_path)
         assert (len(records), OWN_KEY in repr(records)) == (7, False)
