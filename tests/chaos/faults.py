@@ -55,6 +55,18 @@ def _forget_responses() -> None:
     PendingResponse.flush = flush  # type: ignore[method-assign]
 
 
+def _commit_asynchronously() -> None:
+    """Acknowledge commits that PostgreSQL has not written yet (`synchronous_commit = off`)."""
+    import psycopg
+
+    connect = psycopg.connect
+
+    def connect_carelessly(*arguments: Any, options: str = "", **settings: Any) -> Any:
+        return connect(*arguments, options=f"{options} -c synchronous_commit=off", **settings)
+
+    setattr(psycopg, "connect", connect_carelessly)  # noqa: B010 - the type is that of an overloaded method
+
+
 def _miss_dead_gateways() -> None:
     """Take a background response for alive, although its gateway was killed."""
     from toolwire.gateway.state import background_jobs
@@ -103,6 +115,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "hide-doubt": _hide_doubt,
     "never-adopt": _never_adopt,
     "forget-responses": _forget_responses,
+    "commit-asynchronously": _commit_asynchronously,
     "miss-dead-gateways": _miss_dead_gateways,
     "book-twice": _book_twice,
     "drop-reservations": _drop_reservations,
