@@ -203,7 +203,7 @@ class _RuntimeRequest:
         request, services, options = self._request, self._services, self._route_match.options
         codec = PROTOCOLS[backend.provider.protocol]
         signatures = services.conversation_state.signatures
-        foreign = await signatures.find_foreign(_OWNER, signatures_in(request), backend.issuer)
+        foreign = await signatures.find_foreign(_OWNER, signatures_in(request.messages), backend.issuer)
         request, missing = restore_envelopes(request, codec, None, foreign=foreign)
         facts = await look_up_backend(services, backend, options, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, **facts)

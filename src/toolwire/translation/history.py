@@ -191,14 +191,14 @@ def has_envelopes(request: Request) -> bool:
 
     An envelope is a signed container of the gateway, echoed by the client in place of a vendor's signature.
     """
-    return any(map(is_envelope, signatures_in(request)))
+    return any(map(is_envelope, signatures_in(request.messages)))
 
 
-def signatures_in(request: Request) -> list[str]:
+def signatures_in(messages: Sequence[Message]) -> list[str]:
     """Return the data of all signatures and envelopes in assistant messages."""
     return [
         part.signature.data  # type: ignore[union-attr]
-        for message in request.messages
+        for message in messages
         if message.role == "assistant"
         for part in message.parts
         if type(part) in _SIGNED_TYPES and part.signature is not None  # type: ignore[union-attr]

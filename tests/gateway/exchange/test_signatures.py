@@ -34,7 +34,7 @@ from toolwire.codec.hosts.registry import host_profiles
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.in_process import open_model
 from toolwire.gateway.providers.discovery import open_listener
-from toolwire.gateway.state.signatures import IssuedSignatures, SignatureObserver
+from toolwire.gateway.state.signatures import IssuedSignatures, MessageScan, SignatureObserver
 from toolwire.gateway.state.sqlite_store import IN_MEMORY, SqliteStateStore
 from toolwire.gateway.state.store import StoreLimits
 from toolwire.protocols import PROTOCOLS
@@ -185,12 +185,15 @@ async def converse(
         response = await send(gateway, client, body, f"{provider.name}/{model}", stream=choose.random() < 0.5)
         request, answer = accounts[provider.name].seen[name][-1]
         assert calls_and_results(request.messages) == expected, f"turn {turn} at {provider.name}"
-        sent_back, issuer = set(signatures_in(request)), (provider.name, model if provider.is_model_bound else "")
+        sent_back, issuer = (
+            set(signatures_in(request.messages)),
+            (provider.name, model if provider.is_model_bound else ""),
+        )
         assert issued[issuer] <= sent_back, f"turn {turn}: {issuer} misses signatures"
         others = set().union(*(data for key, data in issued.items() if key != issuer))
         assert not others & sent_back, f"turn {turn}: {issuer} gets signatures of others"
         produced = Request(origin="", messages=answer.candidates[0].messages)
-        issued[issuer].update(signatures_in(produced))
+        issued[issuer].update(signatures_in(produced.messages))
         if not turn % 2:
             new = calls_and_results(produced.messages)
             assert [tool for tool, _ in new] == asked
@@ -287,7 +290,7 @@ async def losses_of(gateway: RunningGateway, exchange: str) -> list[tuple[str, s
 
 
 def last_signatures(accounts: dict[str, Exchanges], provider: str) -> list[str]:
-    return signatures_in(accounts[provider].seen["test"][-1][0])
+    return signatures_in(accounts[provider].seen["test"][-1][0].messages)
 
 
 OPUS, SONNET = MODELS["anthropic"]
@@ -411,7 +414,7 @@ def test_dropped_reasoning_is_put_back_before_its_call(backend: str) -> None:
             (_, produced), (request, _) = accounts[provider].seen["test"]
             parts = [part for message in request.messages for part in message.parts if message.role == "assistant"]
             assert [type(part) for part in parts] == [Reasoning, ToolCall]
-            assert signatures_in(request) == signatures_in(Request(origin="", messages=produced.candidates[0].messages))
+            assert signatures_in(request.messages) == signatures_in(produced.candidates[0].messages)
 
     run_async(work())
 
@@ -429,12 +432,28 @@ def test_reasoning_is_put_back_before_the_text_that_it_preceded() -> None:
     async def work() -> None:
         sent = Request(origin="anthropic", messages=(replace(message, parts=parts[1:]),))
         wire_names = PROTOCOLS["anthropic"].wire_names
-        restored = await issued.restore_reasoning("owner", sent, wire_names)
+        calls, _ = MessageScan().scan(sent.messages)
+        restored = await issued.restore_reasoning("owner", sent, calls, wire_names)
         assert [replace(part, at=None) for part in restored.messages[0].parts] == list(parts)
-        assert await issued.restore_reasoning("owner", restored, wire_names) is restored
-        assert await issued.restore_reasoning("another owner", sent, wire_names) is sent
+        assert MessageScan().scan(restored.messages) == ([], ["EqQB"])
+        assert await issued.restore_reasoning("another owner", sent, calls, wire_names) is sent
 
     run_async(work())
+
+
+def test_scans_of_a_changed_conversation_equal_a_first_scan() -> None:
+    call = ToolCall(id="a", name="look", arguments="{}")
+    signature = Signature(issuer="anthropic", data="EqQB", kind="signature")
+    turns = [
+        Message(role="assistant", parts=(Reasoning(signature=signature), call)),
+        Message(role="user", parts=(Text(text="Go on."),)),
+        Message(role="assistant", parts=(call, Text(text="And?"), replace(call, id="b"), replace(call, id="c"))),
+        Message(role="assistant", parts=(replace(call, id="d", signature=signature),)),
+    ]
+    assert MessageScan().scan(turns) == ([(2, 2, "b"), (2, 0, "a"), (3, 0, "d")], ["EqQB", "EqQB"])
+    scan = MessageScan()
+    for messages in (turns, turns[:1], turns, turns[1:], [*turns[:2], turns[3], turns[2]], [], turns):
+        assert scan.scan(messages) == MessageScan().scan(messages)
 
 
 class CountingStore(SqliteStateStore):
@@ -498,7 +517,7 @@ def test_agent_fails_over_between_accounts() -> None:
                 sampling=Sampling(max_tokens=4000),
             )
             turn = fold([event async for event in model.stream(request)]).candidates[0].messages
-            assert len(signatures_in(replace(request, messages=turn))) == 1
+            assert len(signatures_in(turn)) == 1
             (call,) = [part for message in turn for part in message.parts if isinstance(part, ToolCall)]
             result = ToolResult(call_id=call.id, content=(Text(text=TOOL_OUTPUT),))
             following = replace(request, messages=(question, *turn, Message(role="user", parts=(result,))))

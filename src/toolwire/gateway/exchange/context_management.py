@@ -63,7 +63,6 @@ from toolwire.translation.history import has_envelopes
 
 _REALM = "compaction"
 """The realm of envelopes with summaries, which are valid for all upstreams."""
-_COMPACTION_WORD = b"compaction"
 _REFUSAL_STATUSES = frozenset({400, 404, 405, 422, 501})
 _MISSING_STATUSES = frozenset({404, 405, 501})
 
@@ -280,7 +279,7 @@ def manage_context(exchange: Exchange) -> None:
     codec = exchange.client_request.codec
     if (api := codec.context_management) is None:
         return
-    may_hold_summary = _COMPACTION_WORD in exchange.client_request.body or exchange.pending_response is not None
+    may_hold_summary = exchange.pending_response is not None or not exchange.conversation.is_regular
     if may_hold_summary and has_compaction(exchange.request.messages):
         opened = _open_summaries(exchange, api)
         exchange.is_rewritten = opened is not exchange.request

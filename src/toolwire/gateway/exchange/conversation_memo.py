@@ -12,6 +12,7 @@ from toolwire.codec.interface import Codec, EncodedBody, Target
 from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.limits import check_request_counts
+from toolwire.gateway.state.signatures import MessageScan
 from toolwire.translation.encoding_snapshot import EncodingSnapshot
 from toolwire.translation.history import ConversationDigest
 from toolwire.translation.incremental import RequestSnapshot, conversation_key, find_messages
@@ -50,6 +51,12 @@ class Conversation:
         self._snapshot: RequestSnapshot | None = None
         self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
         self.digest_before = ConversationDigest().digest_before
+        self.scan_messages = MessageScan().scan
+
+    @property
+    def is_regular(self) -> bool:
+        """Return whether the messages of the last request are known to be regular: see `incremental.is_regular`."""
+        return self._snapshot is not None and self._snapshot.is_regular is True
 
     def is_light(self, body: bytes) -> bool:
         """Return whether a body that continues this conversation is cheap enough to process on the event loop."""

@@ -94,9 +94,14 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
 async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> tuple[Request, frozenset[str]]:
     """Return the request with dropped reasoning restored, and its signatures that another backend issued."""
     signatures, client_request = exchange.services.conversation_state.signatures, exchange.client_request
-    if client_request.codec.name in DROPPING_CLIENTS:
-        request = await signatures.restore_reasoning(client_request.tenant, request, client_request.codec.wire_names)
-    if not (sent_back := signatures_in(request)):
+    calls, sent_back = exchange.conversation.scan_messages(request.messages)
+    if calls and client_request.codec.name in DROPPING_CLIENTS:
+        restored = await signatures.restore_reasoning(
+            client_request.tenant, request, calls, client_request.codec.wire_names
+        )
+        if restored is not request:
+            request, sent_back = restored, signatures_in(restored.messages)
+    if not sent_back:
         return request, frozenset()
     return request, await signatures.find_foreign(client_request.tenant, sent_back, backend.issuer)
 

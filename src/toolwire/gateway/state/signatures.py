@@ -9,7 +9,10 @@ that follows, and put back before that call.
 """
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import is_not
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +25,7 @@ from toolwire.codec.envelope import is_envelope
 from toolwire.codec.losses import WireNames, with_source_positions
 from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
+from toolwire.translation.history import signatures_in
 
 SIGNATURE_KIND = "signature"
 REASONING_KIND = "reasoning"
@@ -81,22 +85,25 @@ class IssuedSignatures:
                 self._issuers.put((owner, data), stored, _ENTRY_BYTES + len(data))
         return frozenset([data for data, found in issuers.items() if found not in ("", issuer)])
 
-    async def restore_reasoning(self, owner: str, request: Request, wire_names: WireNames) -> Request:
-        """Return the request with the reasoning that its client dropped put back before the call that followed it."""
-        calls = list(_calls_without_reasoning(request.messages))
-        if not calls:
-            return request
+    async def restore_reasoning(
+        self, owner: str, request: Request, calls: Sequence["CallPlace"], wire_names: WireNames
+    ) -> Request:
+        """Return the request with the reasoning that its client dropped put back before the call that followed it.
+
+        `calls` are those of the request that `MessageScan` found.
+        """
         known = self._reasoning.get
-        unknown = {_digest(id): id for _, _, id in calls if known((owner, id)) is None}
-        found: dict[str, _DroppedParts] = {}
-        if unknown:
+        found = {id: known((owner, id)) for _, _, id in calls}
+        if unknown := {_digest(id): id for id, reasoning in found.items() if reasoning is None}:
             rows = await self._find_rows(owner, REASONING_KIND, list(unknown))
             for row_id, id in unknown.items():
-                found[id] = _decode_row(rows.get(row_id))
-                self._reasoning.put((owner, id), found[id], _ENTRY_BYTES + 2 * len(rows.get(row_id, b"")))
+                found[id] = decoded = _decode_row(rows.get(row_id))
+                self._reasoning.put((owner, id), decoded, _ENTRY_BYTES + 2 * len(rows.get(row_id, b"")))
+        if not any(found.values()):
+            return request
         messages: list[Message] | None = None
         for number, index, id in calls:
-            if reasoning := found.get(id) or known((owner, id)):
+            if reasoning := found[id]:
                 messages = list(request.messages) if messages is None else messages
                 positioned = with_source_positions(messages[number], wire_names)
                 parts = list(positioned.parts)
@@ -201,23 +208,46 @@ def may_have_signatures(body: bytes) -> bool:
     return b"ignature" in body or b"encrypted" in body or b"redacted_thinking" in body
 
 
-def _calls_without_reasoning(messages: Sequence[Message]) -> Iterable[tuple[int, int, str]]:
-    """Yield message index, part index and id of each call that follows neither reasoning nor a call.
+CallPlace = tuple[int, int, str]
+"""Message index, part index and id of a call."""
 
-    Within a message, the last call is first, so that parts can be inserted at these indexes."""
-    for number, message in enumerate(messages):
-        if message.role != "assistant":
-            continue
-        found: list[tuple[int, int, str]] = []
-        before: type | None = None
-        for index, part in enumerate(message.parts):
-            if type(part) is ToolCall and part.id and before is None:
-                found.append((number, index, part.id))
-            if type(part) in (Reasoning, ToolCall):
-                before = type(part)
-            elif before is ToolCall:
-                before = None
-        yield from reversed(found)
+
+class MessageScan:
+    """Finds what may have to be restored in a growing conversation, each time only in the messages that are new."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Sequence[Message], list[CallPlace], list[tuple[int, str]]] = (), [], []
+
+    def scan(self, messages: Sequence[Message]) -> tuple[list[CallPlace], list[str]]:
+        """Return the calls that follow neither reasoning nor a call, and the data of all signatures and envelopes.
+
+        Within a message, the last call is first, so that parts can be inserted at these indexes.
+        """
+        known, calls, signatures = self._known  # a single read, since another thread may replace the tuple
+        size = min(len(known), len(messages))
+        first = next(compress(range(size), map(is_not, known, messages)), size)
+        calls, signatures = calls[: bisect_left(calls, (first,))], signatures[: bisect_left(signatures, (first,))]
+        for number in range(first, len(messages)):
+            message = messages[number]
+            if message.role == "assistant":
+                calls += [(number, index, id) for index, id in _calls_without_reasoning(message)]
+                signatures += [(number, data) for data in signatures_in([message])]
+        self._known = messages, calls, signatures
+        return calls, [data for _, data in signatures]
+
+
+def _calls_without_reasoning(message: Message) -> list[tuple[int, str]]:
+    """Return part index and id of each call that follows neither reasoning nor a call, the last call first."""
+    found: list[tuple[int, str]] = []
+    before: type | None = None
+    for index, part in enumerate(message.parts):
+        if type(part) is ToolCall and part.id and before is None:
+            found.append((index, part.id))
+        if type(part) in (Reasoning, ToolCall):
+            before = type(part)
+        elif before is ToolCall:
+            before = None
+    return found[::-1]
 
 
 def _decode_row(body: bytes | None) -> _DroppedParts:
