@@ -18,7 +18,7 @@ from toolwire.journal.redaction import Redactor
 from toolwire.upstream.asgi import AsgiRequest
 
 INTERVAL = 0.25
-MAX_ROWS = 250
+MAX_ROWS = 125
 """Rows in one batch. Once a page has the exchanges from before it was opened, it gets one batch per interval."""
 
 PING_INTERVAL = 15.0

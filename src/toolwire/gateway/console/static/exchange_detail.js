@@ -218,8 +218,11 @@ export class ExchangeDetail {
     const { app } = this;
     if (!app.session.is_admin) return element('p', { class: 'faint' }, 'Ask an admin of this gateway to capture bodies.');
     if (app.isCapturing) {
+      const { client, client_model: model } = this.data.row;
+      const captured = [...app.store.rows.values()].findLast((row) => row.has_bodies && row.client === client && row.client_model === model);
       this.isWaiting ||= app.capture !== null && this.hasSwitchedOn;
       return [element('p', { class: 'waiting-line' }, element('span', { class: 'pulse', 'aria-hidden': true }), this.isWaiting ? 'Send the request again: the next exchange opens here.' : 'Bodies of new exchanges are captured. Send the request again.'),
+        captured ? element('p', {}, element('a', { href: `#/exchanges/${encodeURIComponent(captured.id)}/${this.tab}` }, `Or open the latest exchange of ${captured.client_model || captured.path} that was captured`)) : null,
         this.tab === 'elsewhere' ? element('p', {}, element('a', { href: '#/playground' }, 'Or paste a request into the playground')) : null];
     }
     return [captureButton(app, () => { this.hasSwitchedOn = true; }), element('p', { class: 'faint' }, 'Bodies stay in the memory of the gateway. This page never shows keys.')];
