@@ -151,6 +151,11 @@ def test_untrusted_file_is_shown_but_not_used(folder: Path) -> None:
     assert run(folder, "hosts", TOOLWIRE_CONFIG="toolwire.toml").exit_code == 0
 
 
+def test_trust_without_a_file_names_the_command_that_writes_one(tmp_path: Path) -> None:
+    result = run(tmp_path, "config", "trust")
+    assert (result.exit_code, result.output) == (2, "Error: there is no toolwire.toml (`toolwire init` writes one)\n")
+
+
 def test_trust_accepts_folders_and_refuses_other_files(folder: Path) -> None:
     Path("toolwire.toml").write_text(UP)
     assert run(folder, "config", "trust", ".").exit_code == 0

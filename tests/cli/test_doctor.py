@@ -86,6 +86,13 @@ def test_provider_without_its_variable_is_a_problem(base_url: str, tmp_path: Pat
     assert sum("environment variable" in line for line in result.output.splitlines()) == 1
 
 
+def test_aliases_are_checked_on_the_simulator(tmp_path: Path) -> None:
+    result = doctor(tmp_path, '[server]\nport = 0\n[aliases]\nfast = "openai/gpt-5.5"\nslow = "opnai/x"\n')
+    assert result.exit_code == 1
+    assert "ok       alias fast: openai/gpt-5.5\n" in result.output
+    assert "problem  alias slow: unknown provider 'opnai' in model 'opnai/x' (did you mean" in result.output
+
+
 def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     config = '[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     with serve_app(build_silent_app(config)) as url, serve_app(Simulator()) as other:

@@ -49,4 +49,4 @@ def test_configured_hosts_are_included(tmp_path: Path) -> None:
 def test_unknown_host_is_bad_input() -> None:
     result = run_hosts("deepsek")
     assert result.exit_code == 2
-    assert "unknown host 'deepsek': did you mean deepseek?" in result.output
+    assert "unknown host 'deepsek': did you mean \"deepseek\"?" in result.output

@@ -26,6 +26,9 @@ def run(*arguments: str, given: str = "") -> tuple[int, str]:
         ("simulate openai-chat --port 0 --profile deepsek", "unknown host 'deepsek' (did you mean \"deepseek\"?)"),
         ("mcp call maths add", "unknown MCP server 'maths' (did you mean \"math\"?)"),
         ("mcp login maths", "unknown MCP server 'maths' (did you mean \"math\"?)"),
+        ("hosts nope", "unknown host 'nope': `toolwire hosts` lists them"),
+        ("serve --port x", "invalid value for '--port': 'x' is not an integer (see `toolwire serve --help`)"),
+        ("serve --model", "option '--model' requires an argument"),
         ("doctor --probe antropic", "unknown provider 'antropic' (did you mean \"anthropic\"?)"),
         (
             "ask --model antropic/x hi",

@@ -136,6 +136,8 @@ def trust(file: Path, *, revoke: bool) -> None:
         if revoke:
             print_line(f"{file}: {'no longer trusted' if records.remove(file) else 'was not trusted'}")
             return
+        if not os.path.lexists(file):
+            raise BadInput(f"there is no {file} (`toolwire init` writes one)")
         text = read_text(file, regular=True)
         tree = SourceText(str(file), text).parse()
         # Also what another user's file could make sensitive.

@@ -109,10 +109,11 @@ class MainGroup(CommandGroup):
 def _describe_error(error: click.ClickException) -> str:
     """Return the message of an error, with the command whose help explains the usage."""
     message = error.format_message()
-    if not isinstance(error, click.UsageError) or error.ctx is None:
+    if not isinstance(error, click.UsageError):
         return message
     message = f"{message[:1].lower()}{message[1:]}".rstrip(".")
-    return f"{message} (see `{error.ctx.command_path} --help`)"
+    message = message.replace("a valid integer range", "an integer").replace("a valid float range", "a number")
+    return message if error.ctx is None else f"{message} (see `{error.ctx.command_path} --help`)"
 
 
 def describe_os_error(error: OSError) -> str:

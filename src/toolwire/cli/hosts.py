@@ -29,11 +29,9 @@ def command(name: str | None, config_path: Path | None, *, as_json: bool) -> Non
 
     tables = HostTables(_configured_hosts(config_path))
     if name is not None and name not in tables.names:
-        from difflib import get_close_matches
+        from toolwire.codec.suggestions import suggest
 
-        similar = get_close_matches(name, list(tables.names), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(similar)}?" if similar else "'toolwire hosts' lists them"
-        raise BadInput(f"unknown host {name!r}: {hint}")
+        raise BadInput(f"unknown host {name!r}: {suggest(name, tables.names, '`toolwire hosts` lists them')}")
     if as_json:
         names = list(tables.names) if name is None else [name]
         print_json([_as_json(profile) for name in names for profile in tables.profiles(name)])

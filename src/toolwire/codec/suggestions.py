@@ -13,7 +13,7 @@ def similar_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     wanted = name[:_LONGEST_NAME].casefold()
     if wanted in candidates:
         return [candidates[wanted]]
-    matches = get_close_matches(wanted, candidates, n=limit, cutoff=0.6)
+    matches = get_close_matches(wanted, candidates, n=limit, cutoff=0.65)
     if len(wanted) >= 3:
         matches += [candidate for candidate in candidates if wanted in candidate and candidate not in matches]
     return [candidates[match] for match in matches[:limit]]

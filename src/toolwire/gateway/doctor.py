@@ -11,7 +11,13 @@ from toolwire.gateway.config import Config, RouteSection, ServerSection, build_p
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
-from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers, find_listener, with_proxies
+from toolwire.gateway.providers.discovery import (
+    KEY_VARIABLES,
+    discover_providers,
+    find_listener,
+    simulated_providers,
+    with_proxies,
+)
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
@@ -66,8 +72,9 @@ async def diagnose(
     transport = Transport()
     try:
         findings += await check_providers(providers.values(), variables, transport, timeout)
-        router = Router(providers, config.routes, aliases=config.aliases)
-        findings += check_aliases(config.aliases, router) if providers else []
+        known = providers or simulated_providers("http://127.0.0.1:9")  # the simulator runs only in a gateway
+        router = Router(known, config.routes, aliases=config.aliases)
+        findings += check_aliases(config.aliases, router)
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
         if routes:
             findings += [check_route(route, router) for route in routes]

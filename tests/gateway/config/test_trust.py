@@ -110,6 +110,16 @@ def test_harmless_file_is_used_without_trust(file: Path) -> None:
     load(file)
 
 
+def test_misspelled_key_is_named_before_trust_is_requested(file: Path) -> None:
+    for text, message in (
+        ("[sever]\nport = 1\n", r':1:2: unknown table \[sever\] \(did you mean "server"\?\)'),
+        ("[server]\nprt = 1\n", r':2:1: unknown key "prt" in \[server\] \(did you mean "port"\?\)'),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            load(file)
+
+
 def test_names_in_the_message_do_not_control_the_terminal(file: Path) -> None:
     names = "".join(f'[providers."\\u001b]{number}{"x" * 100}"]\n' for number in range(9))
     file.write_text(names)

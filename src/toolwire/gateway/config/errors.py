@@ -21,6 +21,10 @@ class KeyProblem(Exception):
         self.at_key = at_key
 
 
+class UnknownKey(KeyProblem):
+    """A key that its table doesn't have."""
+
+
 def format_key(path: KeyPath) -> str:
     """Return a path as a dotted key with indexes, such as `routes[0].match`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{_quote(part)}" for part in path]

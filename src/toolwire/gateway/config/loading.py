@@ -14,7 +14,7 @@ from msgspec import Struct
 from toolwire.gateway.config.document import Document, SourceText
 from toolwire.gateway.config.errors import ConfigError
 from toolwire.gateway.config.paths import PROJECT_FILE, state_directory, user_file
-from toolwire.gateway.config.reading import build_config, key_variables, read_text
+from toolwire.gateway.config.reading import build_config, check_key_names, key_variables, read_text
 from toolwire.gateway.config.sections import Config
 from toolwire.gateway.config.trust import TrustRecords, require_trust
 
@@ -92,5 +92,10 @@ def _read_source(
         raise
     tree = source.parse()
     if file.kind == "project":
-        require_trust(file.path, source.text, tree, user_tree, TrustRecords(state_directory(environment)))
+        try:
+            require_trust(file.path, source.text, tree, user_tree, TrustRecords(state_directory(environment)))
+        except ConfigError:
+            # A misspelled key needs trust, as any key that is not known to be harmless.
+            check_key_names(Document([(source, tree)]))
+            raise
     return source, tree

@@ -15,7 +15,7 @@ from toolwire.codec.env_references import variable_name
 from toolwire.gateway.config.aliases import with_resolved_aliases
 from toolwire.gateway.config.checks import check_config
 from toolwire.gateway.config.document import Document, SourceText, resolve_environment
-from toolwire.gateway.config.errors import ConfigError, KeyProblem
+from toolwire.gateway.config.errors import ConfigError, KeyProblem, UnknownKey
 from toolwire.gateway.config.sections import Config
 from toolwire.gateway.config.type_checks import find_problems
 
@@ -63,6 +63,14 @@ def build_config(document: Document, environment: Mapping[str, str]) -> Config:
         return with_resolved_aliases(config)
     except KeyProblem as problem:
         raise document.error(problem) from None
+
+
+def check_key_names(document: Document) -> None:
+    """Raise `ConfigError` for the first key that does not exist; values play no part."""
+    problems = find_problems(document.tree, config_type())
+    unknown = [problem for problem in problems if isinstance(problem, UnknownKey)]
+    if unknown:
+        raise document.error(min(unknown, key=document.sort_key))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import inspect
 
 from toolwire.codec.suggestions import suggest
-from toolwire.gateway.config.errors import KeyProblem, format_place, format_table
+from toolwire.gateway.config.errors import KeyProblem, UnknownKey, format_place, format_table
 from toolwire.gateway.config.positions import KeyPath
 
 _TYPE_NAMES: dict[type, str] = {
@@ -92,12 +92,12 @@ def _find_in_table(table: Mapping[str, Any], kind: inspect.StructType, path: Key
             yield KeyProblem(path, message, at_key=True, names_key=True)
 
 
-def unknown_key(path: KeyPath, known: Mapping[str, Any], *, is_table: bool = False) -> KeyProblem:
+def unknown_key(path: KeyPath, known: Mapping[str, Any], *, is_table: bool = False) -> UnknownKey:
     """Return the problem of a key that its table doesn't have, with the nearest known ones."""
     name = path[-1]
     what = f"unknown table {format_table(path)}" if is_table else f'unknown key "{name}" {format_place(path[:-1])}'
     hint = suggest(str(name), known)
-    return KeyProblem(path, f"{what}{hint and f' ({hint})'}", at_key=True, names_key=True)
+    return UnknownKey(path, f"{what}{hint and f' ({hint})'}", at_key=True, names_key=True)
 
 
 def _has_type(value: Any, kind: inspect.Type) -> bool:
