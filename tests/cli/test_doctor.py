@@ -14,7 +14,7 @@ from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection, parse_config
 from toolwire.gateway.observability.access_log import SilentLog
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.discovery import KEY_VARIABLES, simulated_providers
 from toolwire.gateway.server.launch import build_gateway
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore
@@ -100,7 +100,7 @@ def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     address = url.removeprefix("http://")
     running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
     assert f"ok       {running}" in found[url]
-    with serve_app(build_silent_app(f'{config}\ndefault_model = "simulated"')) as url:
+    with serve_app(build_silent_app("", simulated_providers("http://127.0.0.1:9"))) as url:
         output = doctor(tmp_path, f"[server]\nport = {url[-5:]}\n").output
     address = url.removeprefix("http://")
     assert f"gateway: one runs at {address}, on the built-in simulator: `toolwire launch` uses it\n" in output

@@ -25,7 +25,7 @@ from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
 from toolwire.cli.agent_programs import AGENTS
 from toolwire.gateway.keys.client_key import hash_secret
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.discovery import KEY_VARIABLES, simulated_providers
 from toolwire.upstream.simulator.app import Simulator
 
 KEY = "key-of-the-gateway"
@@ -303,8 +303,7 @@ def test_running_gateway_that_requires_a_key_is_used_with_that_of_the_environmen
 def test_running_gateway_on_the_simulator_is_named_if_only_this_terminal_has_providers(
     desk: UserMachine, providers_url: str
 ) -> None:
-    simulated = f'[providers.openai]\nprotocol = "openai-responses"\nbase_url = "{providers_url}"\n'
-    with serve_app(build_silent_app(simulated + 'default_model = "simulated"')) as url:
+    with serve_app(build_silent_app("", simulated_providers(providers_url))) as url:
         port = f"[server]\nport = {url.rpartition(':')[2]}\n"
         (desk.folder / "work" / "toolwire.toml").write_text(port)
         assert desk.launch("claude") == (0, "")

@@ -22,7 +22,7 @@ from toolwire.gateway.server.launch import Gateway, build_gateway
 from toolwire.journal.records import Record
 from toolwire.journal.store import open_existing_store
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.provider import Origin
+from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, UpstreamResponse, request_head
 
 # The client never times out first: the timeouts under test are the gateway's. `faulthandler_timeout` in pyproject.toml
@@ -78,10 +78,10 @@ def with_memory_state(config: Config) -> Config:
     )
 
 
-def build_silent_app(config: Config | str) -> App:
+def build_silent_app(config: Config | str, providers: dict[str, Provider] | None = None) -> App:
     """Build a gateway for a server in another thread, whose log lines would appear in any test."""
     parsed = parse_config(config, {}) if isinstance(config, str) else config
-    return build_gateway(with_memory_state(parsed), None, {"HOME": "/nonexistent"}, log=SilentLog()).app
+    return build_gateway(with_memory_state(parsed), None, {"HOME": "/nonexistent"}, providers, log=SilentLog()).app
 
 
 @asynccontextmanager

@@ -114,7 +114,7 @@ def simulated_providers(base_url: str) -> dict[str, Provider]:
 
 
 def are_simulated(providers: Iterable[Provider]) -> bool:
-    """Return whether all providers have the simulator's model as their default."""
+    """Return whether all providers are the built-in simulator."""
     return all(provider.is_simulated for provider in providers)
 
 
