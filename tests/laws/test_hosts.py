@@ -8,6 +8,7 @@ import pytest
 
 import toolwire as tw
 from tests.support.samples import recorded_bodies
+from tests.support.samples.repeats import repeated_recordings
 from toolwire.codec.hosts.profile import HostProfile, matches_model, rule_for
 from toolwire.codec.hosts.registry import all_profiles
 
@@ -30,9 +31,11 @@ CHAT_HOSTS = [profile for profile in KNOWN_HOSTS if profile.protocol == "openai-
 def translations(source: str, profile: HostProfile) -> Iterator[tuple[str, Any, list[Any]]]:
     model = MODELS.get(profile.name, "m")
     requests = recorded_bodies.requests(source)
+    repeats = repeated_recordings()
     turn = 0 if recorded_bodies.WHOLE_CORPUS else sum(profile.name.encode())
     for index, (name, body) in enumerate(requests.items()):
-        if "#" in name and not recorded_bodies.WHOLE_CORPUS and (index + turn) % 3:
+        one_in = 9 if name in repeats else 3
+        if "#" in name and not recorded_bodies.WHOLE_CORPUS and (index + turn) % one_in:
             continue
         options = {**recorded_bodies.address_options(source, "request"), "model": model}
         try:

@@ -17,7 +17,8 @@ TARGETS = recorded_bodies.PROTOCOL_NAMES
 @pytest.mark.parametrize("source", recorded_bodies.PROTOCOL_NAMES)
 def test_recorded_streams_translate_the_same(source: str, target: str) -> None:
     wrong = []
-    for name, wire in non_empty(recorded_bodies.streams(source).items()):
+    streams = recorded_bodies.sample_for_target(recorded_bodies.streams(source), target, one_in=1)
+    for name, wire in non_empty(streams.items()):
         random = Random(f"{name} {target}")
         for frames in _variants(name, wire, target):
             chunks = slice_at(frames, [random.randrange(len(frames) + 1) for _ in range(random.randrange(6))])

@@ -82,14 +82,14 @@ def recordings(protocol: str, *, compatible: bool = False, kind: str | None = No
 @cache
 def _by_protocol(compatible: bool) -> dict[str, tuple[Recording, ...]]:
     grouped: dict[str, list[Recording]] = {}
-    for exchange in _all():
+    for exchange in all_recordings():
         if exchange.compatible == compatible:
             grouped.setdefault(exchange.protocol, []).append(exchange)
     return {protocol: tuple(exchanges) for protocol, exchanges in grouped.items()}
 
 
 @cache
-def _all() -> tuple[Recording, ...]:
+def all_recordings() -> tuple[Recording, ...]:
     return tuple(
         _recording(line, *_protocol(line)) for name in FILES for line in _lines(name) if line["dialect"] in DIALECTS
     )

@@ -9,6 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from tests.support.samples import corpus
+from tests.support.samples.repeats import repeated_recordings
 from toolwire.protocols import PROTOCOLS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -19,7 +20,7 @@ NON_PROVIDER_RECORDING = "test_openai/test_invalid_response#0"
 
 PAIRS = list(permutations(PROTOCOL_NAMES, 2))
 WHOLE_CORPUS = bool(os.environ.get("TOOLWIRE_WHOLE_CORPUS"))
-"""`make test-laws` sets this to try every recording with every target; otherwise each gets every third target."""
+"""`make test-laws` sets this to try every recording with every target; otherwise each gets some of the targets."""
 
 
 def example_count(thorough: int) -> int:
@@ -37,9 +38,17 @@ def is_selected(name: str, number: int, *, one_in: int) -> bool:
     return WHOLE_CORPUS or (crc32(name.encode()) + number) % one_in == 0
 
 
-def sample_for_target(samples: dict[str, Any], target: str) -> dict[str, Any]:
-    """Return all fixtures, and the recordings that are selected for this target."""
-    return {name: body for name, body in samples.items() if "#" not in name or is_sampled(name, target)}
+def sample_for_target(samples: dict[str, Any], target: str, *, one_in: int = 3) -> dict[str, Any]:
+    """Return all fixtures, and the recordings that are selected for this target.
+
+    A recording that repeats earlier ones is selected for one of the targets, any other for one in so many.
+    """
+    repeats = repeated_recordings()
+    return {
+        name: body
+        for name, body in samples.items()
+        if "#" not in name or is_sampled(name, target, one_in=len(PROTOCOL_NAMES) if name in repeats else one_in)
+    }
 
 
 @cache
