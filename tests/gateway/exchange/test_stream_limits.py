@@ -164,8 +164,7 @@ def test_stream_without_events_is_bounded_in_bytes() -> None:
     run_async(work())
 
 
-BATCH = 1024
-"""Events may wait to be folded or encoded: so many at most."""
+DELTAS = 512
 PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES]
 
 
@@ -182,20 +181,20 @@ def test_memory_grows_with_text_not_with_deltas(source: str, target: str) -> Non
     translation.feed(encoder.encode([*started, PartDelta(index=0, text="ab")]))
     delta = encoder.encode([PartDelta(index=0, text="ab")])
     assert delta
-    for _ in range(BATCH):
+    for _ in range(DELTAS // 2):
         translation.feed(delta)
     gc.collect()
     gc.freeze()  # what other tests loaded is not looked through again
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for _ in range(2 * BATCH):
+        for _ in range(DELTAS):
             translation.feed(delta)
         gc.collect()
         retained = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert retained < 2 * BATCH * 2 * 10  # a few copies of the text at most
+    assert retained < DELTAS * 2 * 10  # a few copies of the text at most
 
 
 def test_passthrough_retains_nothing() -> None:
