@@ -99,7 +99,7 @@ def _report_run(store: RunStore, planned: PlannedRun) -> RunReport:
     return RunReport(
         run=planned.run,
         stopped="" if end is None else end.stopped,
-        why="" if end is None else end.reason,
+        reason="" if end is None else end.reason,
         plan=planned.plan,
         calls=tuple(_report_call(call) for call in calls if call.intent is not None),
     )

@@ -85,7 +85,7 @@ class RunReport:
     run: str
     stopped: str
     """Empty if it has not ended."""
-    why: str
+    reason: str
     plan: tuple[tuple[str, str], ...]
     """Tool and entry of each call that the model was to make."""
     calls: tuple[CallReport, ...]
