@@ -104,9 +104,14 @@ def _ignore_budgets() -> None:
 
 def _end_cut_streams() -> None:
     """End a stream that the provider broke off as if it were complete."""
+    from toolwire.canonical.events import CandidateEnd, ResponseEnd
+    from toolwire.canonical.response import Stop
     from toolwire.translation.stream import StreamTranslator
 
-    StreamTranslator.fail = lambda self, error: self.close()  # type: ignore[method-assign]
+    def end_well(self: StreamTranslator, error: Any) -> bytes:
+        return self.inject(CandidateEnd(stop=Stop(reason="end_turn")), ResponseEnd()) + self.end()
+
+    StreamTranslator.fail = end_well  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], None]] = {
