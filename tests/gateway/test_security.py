@@ -340,9 +340,14 @@ def test_tool_output_stays_data(source: str, target: str) -> None:
     run_async(work())
 
 
-STARTS_PROGRAMS = {"cli/launch.py", "runtime/sandbox/process.py", "runtime/sandbox/bubblewrap.py"}
-"""Modules that start a program which the user named, or a command that was allowed. No text of a gateway request
-reaches them."""
+STARTS_PROGRAMS = {
+    "cli/launch.py",
+    "runtime/sandbox/process.py",
+    "runtime/sandbox/bubblewrap.py",
+    "upstream/key_command.py",
+}
+"""Modules that start a program which the user or the configuration named, or a command that was allowed. No text of a
+gateway request reaches them."""
 
 
 def test_text_is_never_executed() -> None:

@@ -165,6 +165,8 @@ def test_stream_without_events_is_bounded_in_bytes() -> None:
 
 
 DELTAS = 512
+WAITING = 16 * 1024
+"""Bytes of the events that wait to be folded together; a leak of 171 bytes per delta has five times as many."""
 PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES]
 
 
@@ -194,7 +196,7 @@ def test_memory_grows_with_text_not_with_deltas(source: str, target: str) -> Non
         retained = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert retained < DELTAS * 2 * 10  # a few copies of the text at most
+    assert retained < DELTAS * 2 * 10 + WAITING  # a few copies of the text at most
 
 
 def test_passthrough_retains_nothing() -> None:
