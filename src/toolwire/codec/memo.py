@@ -1,7 +1,7 @@
 """Bounded memos for values that recur, such as the tools that an agent declares in every turn."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 from msgspec import Raw
@@ -35,7 +35,8 @@ class BoundedMemo(Generic[K, V]):
 
     def put(self, key: K, value: V, size: int) -> None:
         """Replace the value of a key by one of about `size` bytes; if that is too large, only remove the old value."""
-        self.remove(key)
+        if key in self._values:
+            self.remove(key)  # so that the new value is dropped last
         if size > self._max_entry:
             return
         self._sizes[key] = size
@@ -91,19 +92,22 @@ class DecodedToolsMemo(Generic[V]):
         if known is not None:
             TOOLS_MEMO.touch(key)
             return known
-        decoded = tuple([self._decode_tool(raw, f"{path}/{index}", decode) for index, raw in enumerate(declarations)])
+        decoded = tuple(self._decode_tools(declarations, path, decode))
         if self._types.issuperset(map(type, decoded)):
             TOOLS_MEMO.put(key, decoded, _DECODED_WEIGHT * len(key[2]))
         return decoded
 
-    def _decode_tool(self, raw: Raw, path: str, decode: Callable[[Raw, str], V]) -> V:
-        """Return one decoded tool."""
-        key = (self, "tool", bytes(raw))
-        known: V | None = TOOLS_MEMO.get(key)
-        if known is not None:
-            TOOLS_MEMO.touch(key)
-            return known
-        tool = decode(Raw(key[2]), path)  # a copy, since a Raw value keeps the entire body alive
-        if type(tool) in self._types:
-            TOOLS_MEMO.put(key, tool, len(key[2]))
-        return tool
+    def _decode_tools(self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], V]) -> Iterator[V]:
+        """Return the tools one by one, each from the cache if it is known."""
+        types, get = self._types, TOOLS_MEMO.get
+        for index, raw in enumerate(declarations):
+            body = bytes(raw)  # a copy, since a Raw value keeps the entire body alive
+            key = (self, "tool", body)
+            tool: V | None = get(key)
+            if tool is not None:
+                TOOLS_MEMO.touch(key)
+            else:
+                tool = decode(Raw(body), f"{path}/{index}")
+                if type(tool) in types:
+                    TOOLS_MEMO.put(key, tool, len(body))
+            yield tool
