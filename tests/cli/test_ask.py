@@ -37,7 +37,7 @@ EVENT = msgspec.json.Decoder(RunEvent)
 def test_without_configuration_the_simulator_is_announced_once(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "ask", "hello there")
     assert done.code == 0
-    assert done.out.startswith("I am a simulated model, so all I can do is repeat: hello there ")
+    assert done.out.startswith("I am a simulated model, so all I can do is repeat: hello there\n")
     first, usage, where = done.err.splitlines()
     assert (
         first == "toolwire: no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
@@ -187,7 +187,7 @@ def test_reached_limit_is_exit_code_1(tmp_path: Path) -> None:
     write_script(tmp_path, *(calls_turn(shell_call(f"echo {number}")) for number in range(3)))
     done = run_toolwire(tmp_path, "ask", "go on", "--yes", "--max-turns", "2")
     assert done.code == 1
-    assert "steps (the limit of 2 turns was reached): 2 turns, 2 calls, " in done.err
+    assert "turns (the limit of 2 turns was reached): 2 turns, 2 calls, " in done.err
     assert f"continue with: toolwire runs resume {done.run}\n" in done.err
 
 

@@ -131,7 +131,8 @@ def test_results_are_json_and_pictures(protocol: str) -> None:
         """Return a picture."""
         return PNG
 
-    turns = [{"calls": [{"name": "look", "arguments": {}}, {"name": "show", "arguments": {}}]}, {"text": "Seen."}]
+    calls = [{"name": "look", "arguments": {}}, {"name": "show", "arguments": {}}]
+    turns: list[dict[str, Any]] = [{"calls": calls}, {"text": "Seen."}]
     with serve(protocol, *turns) as upstream, upstream.agent(tools=[look, show]) as agent:
         assert agent.run("Look.").text == "Seen."
     parts = [part for message in upstream.requests[1].messages for part in message.parts]

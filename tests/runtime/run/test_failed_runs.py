@@ -47,13 +47,13 @@ def test_provider_error_fails_the_run_with_its_message() -> None:
         provider = ProviderSection(protocol="anthropic", base_url=url, api_key="k-123456789")
         config = Config(providers={"up": provider}, limits=LimitsSection(retries=0))
         with Agent("up/claude", config=config) as agent:
-            with pytest.raises(RunFailed, match="invalid x-api-key") as caught:
+            with pytest.raises(RunFailed, match="up rejected the configured API key: invalid API key") as caught:
                 agent.run("go")
             run = agent.run("go", check=False)
     assert isinstance(caught.value, tw.ToolwireError)
     assert (caught.value.run.stopped, caught.value.run.ok, caught.value.run.text) == ("failed", False, "")
     assert (run.stopped, run.ok) == ("failed", False)
-    assert "invalid x-api-key" in run.reason
+    assert "invalid API key" in run.reason
     with pytest.raises(RunFailed):
         run.raise_for_failure()
 

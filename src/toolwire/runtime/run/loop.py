@@ -22,8 +22,8 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, StopReason, Usage, add_usage, tokens_used, usage_counts
-from toolwire.canonical.tools import OutputFormat, ToolChoice
 from toolwire.canonical.tools import Tool as Declared
+from toolwire.canonical.tools import ToolChoice
 from toolwire.journal.runs import RunCancelled
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy
 from toolwire.runtime.calls.approval import Approver, NoApprover
@@ -31,6 +31,7 @@ from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import ModelFailed, SupportsPrices
 from toolwire.runtime.native_forms import NO_FORMS, choose_forms
 from toolwire.runtime.policy import Policy, is_denied
+from toolwire.runtime.run.answer import AnswerCollector
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.compaction import Compactor
 from toolwire.runtime.run.context import RunContext, resolve
@@ -57,11 +58,9 @@ from toolwire.runtime.run.model_settings import (
     tool_choice_of,
 )
 from toolwire.runtime.run.nested_calls import NestedCalls
-from toolwire.runtime.run.output import OUTPUT_TOOL, InvalidOutput
 from toolwire.runtime.run.repetition import add_digest, describe_repetition
 from toolwire.runtime.run.settings import RunAgent
 from toolwire.runtime.run.state import (
-    PendingCall,
     ResponseIdentity,
     RunState,
     call_proposed,
@@ -72,7 +71,7 @@ from toolwire.runtime.run.state import (
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.run.stops import CONTINUING_STOPS, INCOMPLETE_STOPS, recorded_response, stop_reason_of
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
-from toolwire.runtime.tool import Tool, ToolCatalog
+from toolwire.runtime.tool import ToolCatalog
 from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -80,8 +79,6 @@ if TYPE_CHECKING:
 
 OpenAgent = Callable[[str], Awaitable[RunAgent]]
 """Returns the agent with a name, for a hand-off."""
-
-_CONTINUE_PROMPT = "Your answer was cut off by the output limit. Continue it exactly where it stopped."
 
 
 class Loop:
@@ -112,8 +109,6 @@ class Loop:
         self._declarations: tuple[Declared, ...] = ()
         self._instructions = ""
         self._forms = NO_FORMS
-        self._response_format: OutputFormat | None = None
-        self._output_tools: dict[str, Tool] = {}
         self._sandbox: CodeSandbox | None = None
         self._tool_definitions = ToolDefinitions(step_log)
         self._usage_estimator = UsageEstimator()
@@ -126,6 +121,7 @@ class Loop:
         self._settings = replace(agent.settings, limits=self._limits)
         self._compactor.use_model(agent.model)
         self._approver = agent.approver or self._approver
+        self._answer = AnswerCollector(self._settings, self._step_log)
         self._hooks = HookChain(agent.settings.hooks, self._step_log)
         self._hosted_calls = HostedCallObserver(self._step_log, agent.settings.redactor)
         self._approval_gate = ApprovalGate(self._step_log, self._approver)
@@ -292,7 +288,7 @@ class Loop:
         selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
         self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
         self._declare_handoffs()
-        self._declare_output()
+        self._catalog, self._declarations = self._answer.declare(self._model, self._catalog, self._declarations)
 
     def _declare_handoffs(self) -> None:
         """Offer the tools that move the conversation to another agent."""
@@ -314,23 +310,6 @@ class Loop:
             messages=state.messages,
             usage=state.usage,
         )
-
-    def _declare_output(self) -> None:
-        """Request the output type in this turn: by a response format, or by the tool `final_answer`."""
-        self._response_format, self._output_tools = None, {}
-        output = self._settings.output
-        if output is None:
-            return
-        accepts_format = getattr(self._model, "accepts_output_format", None)
-        response_format = output.response_format()
-        if accepts_format is None or accepts_format(response_format, has_tools=bool(self._declarations)):
-            self._response_format = response_format
-            return
-        if OUTPUT_TOOL in self._catalog.tools:
-            raise ToolwireError(f"a tool of an agent with an output type can't have the name {OUTPUT_TOOL!r}")
-        self._output_tools = {OUTPUT_TOOL: output.tool()}
-        self._catalog = replace(self._catalog, tools={**self._catalog.tools, **self._output_tools})
-        self._declarations += tuple(tool.declaration() for tool in self._output_tools.values())
 
     async def close(self) -> None:
         """Stop the code sandbox, if one was started."""
@@ -357,7 +336,7 @@ class Loop:
             tool_choice=self._tool_choice(state),
             thinking=thinking_of(settings.model),
             sampling=sampling_of(settings.model),
-            output=self._response_format,
+            output=self._answer.response_format,
             stream=True,
             include_usage=True,
         )
@@ -366,7 +345,7 @@ class Loop:
     def _tool_choice(self, state: RunState) -> ToolChoice | None:
         """Return the tool choice of this turn."""
         choice = tool_choice_of(self._settings.model, tuple(self._catalog.tools), is_first_turn=state.turn == 1)
-        return require_tool(choice) if OUTPUT_TOOL in self._output_tools else choice
+        return require_tool(choice) if self._answer.has_tool else choice
 
     async def _apply_response(
         self, state: RunState, response: Response, stop_reason: StopReason
@@ -375,7 +354,7 @@ class Loop:
         calls = self._add_messages(state, response)
         if response.error is not None:
             raise ModelFailed(response.error)
-        if stop_reason == "max_tokens" and not calls and self._continue_answer(state):
+        if stop_reason == "max_tokens" and not calls and self._answer.continue_text(state):
             return
         if stop_reason in INCOMPLETE_STOPS:
             state.stopped, state.reason = INCOMPLETE_STOPS[stop_reason]
@@ -383,10 +362,10 @@ class Loop:
         policy = self._settings.policy.with_rules(*state.rules)
         for id, call in with_unique_ids(state.turn, [call for call in calls if call.executor == "client"]):
             # The policy is about effects, and an answer has none.
-            applied = Policy() if call.name in self._output_tools else policy
+            applied = Policy() if self._answer.is_answer(call.name) else policy
             pending = admit_call(self._forms.adapt_call(call), id, self._catalog, applied, repair=self._settings.repair)
             pending.requested_name = call.name
-            if call.name not in self._output_tools:
+            if not self._answer.is_answer(call.name):
                 check_handoff(state, pending, self._limits.handoffs)
                 await self._hooks.before_tool(self._run_context(state), pending, policy)
             state.pending.append(pending)
@@ -394,61 +373,8 @@ class Loop:
         if not state.pending and stop_reason in CONTINUING_STOPS:
             state.text_before = state.text
         elif not state.pending:
-            self._finish(state)
+            self._answer.take_text(state)
         state.call_count += len(state.pending)
-
-    def _continue_answer(self, state: RunState) -> bool:
-        """Ask the model to continue an answer that reached its own output limit; return False if that is not possible.
-
-        A limit that the user set stops the run instead.
-        """
-        is_limited = self._settings.model.get("max_tokens") is not None
-        if is_limited or not state.text or state.continuations >= self._settings.limits.continuations:
-            return False
-        state.continuations += 1
-        state.text_before = state.text
-        self._add_prompt(state, _CONTINUE_PROMPT)
-        return True
-
-    def _finish(self, state: RunState) -> None:
-        """Stop the run with the text of the last response as its answer, or ask the model to correct it."""
-        if (error := self._set_output(state, state.text)) is not None and state.stopped is None:
-            instruction = (
-                f"Call {OUTPUT_TOOL} with it." if self._output_tools else "Answer with the corrected JSON only."
-            )
-            text = f"The answer does not match the required type: {error}\n{instruction}"
-            self._add_prompt(state, text)
-
-    def _add_prompt(self, state: RunState, text: str) -> None:
-        """Add a message of toolwire itself, and record it, so that a later run can continue the conversation."""
-        state.messages += (Message(role="user", parts=(Text(text=text),)),)
-        self._step_log.begin(f"prompt/{state.turn}", b"")
-        self._step_log.finish(f"prompt/{state.turn}", msgspec.json.encode(text))
-
-    def _take_output(self, state: RunState, pending: PendingCall, outcome: CallOutcome) -> None:
-        """Stop the run with the answer in a call of `final_answer`, if it was accepted."""
-        if outcome.result.status == "ok":
-            state.text = pending.arguments_text
-            self._set_output(state, state.text)
-        else:
-            self._count_output_error(state, outcome.record.summary)
-
-    def _count_output_error(self, state: RunState, error: str) -> None:
-        """Count an invalid answer, and stop the run if there are too many."""
-        state.output_errors += 1
-        if state.output_errors > self._settings.output_retries:
-            state.stopped, state.reason = "output", f"the answer does not match the output type: {error}"
-
-    def _set_output(self, state: RunState, text: str) -> str | None:
-        """Stop the run with an answer; if it is invalid, count and return the error."""
-        output = self._settings.output
-        try:
-            state.output = text if output is None else output.parse(text)
-        except InvalidOutput as error:
-            self._count_output_error(state, str(error))
-            return str(error)
-        state.stopped = "finished"
-        return None
 
     def _add_messages(self, state: RunState, response: Response) -> list[ToolCall]:
         """Add messages, text and usage of a response to the state, and return its tool calls."""
@@ -554,8 +480,8 @@ class Loop:
         self._add_usage(state, *(outcome.usage for outcome in outcomes))
         calls, state.pending = state.pending, []
         for pending, outcome in zip(calls, outcomes, strict=True):
-            if pending.call.name in self._output_tools and state.stopped is None:
-                self._take_output(state, pending, outcome)
+            if self._answer.is_answer(pending.call.name) and state.stopped is None:
+                self._answer.take_call(state, pending, outcome)
 
     async def _execute_batch(self, executor: Executor, state: RunState) -> list[CallOutcome | None] | None:
         """Execute the pending calls, and return their outcomes; None if the time limit is reached first."""
