@@ -28,7 +28,7 @@ from toolwire.canonical.events import PartStart
 from toolwire.cli.agent_programs import AGENTS
 from toolwire.codec.interface import ResponseContext
 from toolwire.gateway.config import Config, LimitsSection, ProviderSection, RouteSection
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.prompt import read_prompt

@@ -15,7 +15,7 @@ from toolwire.cli import main
 from toolwire.gateway.config import StateSection, parse_config
 from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, simulated_providers
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store

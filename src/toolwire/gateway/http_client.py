@@ -17,7 +17,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.gateway.config import ConfigSource, ConsoleSection, resolve_config
 from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import embedded_simulator
-from toolwire.gateway.server.launch import Gateway, build_gateway
+from toolwire.gateway.server.gateway import Gateway, build_gateway
 from toolwire.installation import require_extra
 from toolwire.runtime.portal import run_on_portal, run_sync
 

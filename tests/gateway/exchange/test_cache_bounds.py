@@ -23,7 +23,7 @@ from toolwire.gateway.errors import ModelNameTooLong
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import LIMIT_MODEL_NAME, Backend
 from toolwire.gateway.server import auth, request
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
 

@@ -196,7 +196,7 @@ def test_disabled_telemetry_imports_nothing() -> None:
     program = """
 import sys
 from toolwire.gateway.config import Config
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 gateway = build_gateway(Config(), None, {"HOME": "/nonexistent"})
 gateway.simulator_socket.close()
 assert gateway.app._recorder is None

@@ -25,8 +25,9 @@ from tests.support.servers.upstream import OK_RESPONSE, read_http_request, reply
 from toolwire.gateway.config import LimitsSection, parse_config
 from toolwire.gateway.providers.discovery import open_listener
 from toolwire.gateway.server import http as server_side
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.gateway.server.http import StallTimer, uvicorn_options
-from toolwire.gateway.server.launch import build_gateway, serve_gateway
+from toolwire.gateway.server.launch import serve_gateway
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]

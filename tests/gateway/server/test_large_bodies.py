@@ -29,7 +29,7 @@ from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange import token_count
 from toolwire.gateway.limits import BodyBudget, BodyExecutor, _has_more_objects, check_values, is_heavy_body
-from toolwire.gateway.server import app, request
+from toolwire.gateway.server import dry_run, request
 from toolwire.upstream.transport import request_head
 
 MANY = 20_000
@@ -359,7 +359,7 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) 
     ("module", "function", "path", "body"),
     [
         (token_count, "estimate_tokens", "/v1/messages/count_tokens", b"%b"),
-        (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
+        (dry_run, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
     ],
 )
 def test_large_bodies_of_other_endpoints_are_decoded_in_a_thread(

@@ -11,7 +11,7 @@ from tests.support.gateway.in_process import one_provider_config, run_async, wit
 from tests.support.servers.http_responses import SSE_HEAD, STREAM_START, chat_sse_event, transfer_chunk
 from tests.support.servers.upstream import read_http_request, serve_upstream
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 
 SCOPE = {
     "type": "websocket",

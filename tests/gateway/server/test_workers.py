@@ -22,7 +22,7 @@ from tests.support.gateway.process import (
 )
 from tests.support.runtime.fork_server import run_forked, start_forked
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway, make_shared_resources
+from toolwire.gateway.server.gateway import build_gateway, make_shared_resources
 from toolwire.gateway.server.workers import reloads_on_hangup
 
 LOSSY = {**MESSAGES_REQUEST, "container": "c_1"}

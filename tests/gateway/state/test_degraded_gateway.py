@@ -17,7 +17,8 @@ from tests.support.gateway.in_process import RunningGateway, one_provider_config
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.server.launch import build_gateway, startup_message
+from toolwire.gateway.server.gateway import build_gateway
+from toolwire.gateway.server.launch import startup_message
 from toolwire.gateway.state import sql_store
 from toolwire.upstream.provider import Origin
 

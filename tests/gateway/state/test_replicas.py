@@ -18,7 +18,7 @@ from tests.support.postgres import PostgresServer, cut_connections
 from tests.support.servers.http_responses import http_response
 from tests.support.servers.upstream import ScriptedUpstream, StalledUpstream, serve_upstream
 from toolwire.gateway.config import ConfigError, parse_config
-from toolwire.gateway.server.launch import make_shared_resources
+from toolwire.gateway.server.gateway import make_shared_resources
 from toolwire.gateway.state.postgres_store import PostgresStateStore
 from toolwire.journal.postgres import adapt_statement
 from toolwire.journal.run_database import POSTGRES_SCHEMA

@@ -17,8 +17,8 @@ from toolwire.gateway.config import Config, StateSection, parse_config
 from toolwire.gateway.observability.access_log import SilentLog
 from toolwire.gateway.providers.discovery import open_listener
 from toolwire.gateway.server.app import App
+from toolwire.gateway.server.gateway import Gateway, build_gateway
 from toolwire.gateway.server.http import uvicorn_options
-from toolwire.gateway.server.launch import Gateway, build_gateway
 from toolwire.journal.records import Record
 from toolwire.journal.store import open_existing_store
 from toolwire.protocols import PROTOCOLS

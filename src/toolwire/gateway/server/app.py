@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, ToolwireError
-from toolwire.codec.interface import Codec, Route
-from toolwire.codec.suggestions import suggest, unknown_name
+from toolwire.codec.interface import Codec
+from toolwire.codec.suggestions import suggest
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.console.console import PREFIX, Console
@@ -27,15 +26,15 @@ from toolwire.gateway.exchange.native_endpoints import (
     dispatch_native,
     read_native_request,
 )
-from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.keys.accounting import Accounting
-from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
+from toolwire.gateway.limits import BodyBudget, Quota
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
 from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelList
 from toolwire.gateway.server.auth import Authenticator, Principal
+from toolwire.gateway.server.dry_run import serve_dry_run
 from toolwire.gateway.server.request import (
     DisconnectMonitor,
     HttpRequest,
@@ -49,13 +48,18 @@ from toolwire.gateway.state.loss_reports import SharedLossReports
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.cache_share import estimate_cache_share
 from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Receive, Scope, Send, run_lifespan
 from toolwire.upstream.transport import Transport
 
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
 _KEY_STATUSES = (401, 403)  # with `x-should-retry: false`, or Claude Code would try for minutes
 _PROBE_PATHS = ("/healthz", "/livez", "/readyz")
+_STATIC_ADDRESSES = {
+    endpoint.path: (codec, match)
+    for codec in reversed(tuple(PROTOCOLS.values()))
+    for endpoint in codec.surface.endpoints
+    if "{model}" not in endpoint.path and (match := codec.surface.match(endpoint.path)) is not None
+}
 _POST_PATHS = ("/toolwire/translate", "/api/show")
 _GET_PATHS = ("/", "/metrics", "/api/version", "/api/ps", *MODEL_LIST_PATHS)
 
@@ -138,8 +142,6 @@ class App:
         self.console = console
         exchanges = None if console is None else console.buffer
         self._accounting = accounting
-        if accounting is not None:
-            accounting.on_cost = metrics.count_cost
         self._observability = Observability(
             log, metrics, self._loss_store, recorder, self._shared_losses, exchanges, accounting
         )
@@ -164,20 +166,20 @@ class App:
             connection_quota=sockets,
             observability=self._observability,
         )
-        dispatcher.services.breakers.on_change = lambda backend, is_open: metrics.set_breaker(
-            backend.provider.name, backend.model or "", is_open=is_open
-        )
         self._disconnect_monitor = DisconnectMonitor(limits.receive)
         self._body_budget = BodyBudget(limits.bodies, uses.counts("bodies", worker))
-        if recorder is not None:
-            recorder.journal.publish_counts = metrics.set_journal_counts
-        self._codecs = tuple(PROTOCOLS.values())
-        self._static_addresses = {
-            endpoint.path: (codec, match)
-            for codec in reversed(self._codecs)
-            for endpoint in codec.surface.endpoints
-            if "{model}" not in endpoint.path and (match := codec.surface.match(endpoint.path)) is not None
-        }
+        self._publish_metrics()
+
+    def _publish_metrics(self) -> None:
+        """Let costs, breakers and the journal be counted in the metrics."""
+        metrics = self._metrics
+        if self._accounting is not None:
+            self._accounting.on_cost = metrics.count_cost
+        self._dispatcher.services.breakers.on_change = lambda backend, is_open: metrics.set_breaker(
+            backend.provider.name, backend.model or "", is_open=is_open
+        )
+        if self._recorder is not None:
+            self._recorder.journal.publish_counts = metrics.set_journal_counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -255,9 +257,9 @@ class App:
     def _match_protocol(self, http_request: HttpRequest) -> tuple[Codec, EndpointMatch | None]:
         """Return the codec for a path, and its endpoint; for unknown or shared paths, a guess and None."""
         path = http_request.path
-        if (static_match := self._static_addresses.get(path)) is not None:
+        if (static_match := _STATIC_ADDRESSES.get(path)) is not None:
             return static_match
-        for codec in self._codecs:
+        for codec in PROTOCOLS.values():
             if (endpoint := codec.surface.match(path)) is not None:
                 return codec, endpoint
         return PROTOCOLS[
@@ -287,7 +289,7 @@ class App:
         elif native_endpoint is not None:
             await self._serve_native(http_request, native_endpoint)
         elif path == "/toolwire/translate":
-            await self._serve_dry_run(http_request)
+            await serve_dry_run(http_request, self._dispatcher, self._limits.body)
         elif self._resources.protocol_for(path) is not None:
             await self._serve_stored_resource(http_request, codec)
         else:
@@ -426,43 +428,6 @@ class App:
         message = f"the request body did not arrive within {self._limits.receive:g} seconds (limits.receive)"
         return ApiError(kind="timeout", message=message, status=408)
 
-    async def _serve_dry_run(self, http_request: HttpRequest) -> None:
-        """Translate a request as it would be sent upstream, and return it without sending."""
-        body, executor = await http_request.read_body(self._limits.body), self._dispatcher.services.body_executor
-        dry_run, client_body = await executor.run(_read_dry_run, body, heavy=is_heavy_body(body))
-        if dry_run.protocol not in PROTOCOLS:
-            message = unknown_name("protocol", dry_run.protocol, PROTOCOLS)
-            raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
-        client_request = ClientRequest(
-            codec=PROTOCOLS[dry_run.protocol],
-            body=client_body,
-            route=Route(model=dry_run.model, stream=dry_run.stream),
-            tenant=http_request.observer.principal.tenant,
-            key=http_request.observer.principal.key,
-        )
-        upstream_request = await self._dispatcher.translate(client_request)
-        cache: dict[str, Any] = {}
-        if previous := bytes(dry_run.previous):
-            cache = await self._estimate_cache(replace(client_request, body=previous), upstream_request)
-        provider = upstream_request.backend.provider
-        path, _, body_sent = await self._dispatcher.services.sender.address(upstream_request, upstream_request.body)
-        translation = {
-            "provider": provider.name,
-            "protocol": provider.protocol,
-            "address": replace(provider, query={}).request_target(path),  # `query` may contain keys
-            "body": msgspec.Raw(body_sent),
-            "losses": upstream_request.losses,
-        } | cache
-        encoded = await executor.run(msgspec.json.encode, translation, heavy=is_heavy_body(body))
-        await http_request.respond(200, encoded, [JSON_HEADER])
-
-    async def _estimate_cache(self, previous: ClientRequest, upstream_request: UpstreamRequest) -> dict[str, Any]:
-        """Return the member of a dry run that states how much of the request the cache could hold."""
-        earlier, executor = await self._dispatcher.translate(previous), self._dispatcher.services.body_executor
-        body, codec = upstream_request.body, upstream_request.codec
-        share = await executor.run(estimate_cache_share, body, [earlier.body], codec, heavy=is_heavy_body(body))
-        return {"cache": {**msgspec.structs.asdict(share), "share": round(share.share, 3)}}
-
     # ---- resources
 
     async def _serve_stored_resource(self, http_request: HttpRequest, codec: Codec) -> None:
@@ -553,22 +518,3 @@ def _require_admin(principal: Principal) -> None:
     if principal.key is not None and not principal.is_admin:
         message = f"the key {principal.key.name!r} is no admin key (keys.{principal.key.name}.admin)"
         raise RequestRejected(ApiError(kind="permission", message=message, status=403))
-
-
-class DryRun(Struct, forbid_unknown_fields=True):
-    """The body of a `/toolwire/translate` request."""
-
-    protocol: str
-    body: msgspec.Raw
-    model: str | None = None
-    stream: bool | None = None
-    previous: msgspec.Raw = msgspec.Raw()  # the conversation's previous request, to estimate what the cache holds
-
-
-def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:
-    """Return a decoded dry run, and the request body in it that is to be translated."""
-    try:
-        dry_run = msgspec.json.decode(body, type=DryRun)
-    except msgspec.MsgspecError as error:
-        raise RequestRejected(ApiError(kind="invalid_request", message=str(error), status=400)) from None
-    return dry_run, bytes(dry_run.body)

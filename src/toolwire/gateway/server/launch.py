@@ -1,22 +1,19 @@
-"""Starting the gateway: file limits, building the application from its configuration, and serving it."""
+"""Starting the gateway: file limits, the processes, and serving it."""
 
 import asyncio
 import contextlib
 import gc
-import hashlib
 import os
 import resource
-import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import FrameType
 
 import uvicorn
 import uvloop
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
@@ -24,48 +21,24 @@ from toolwire.gateway.config import (
     Config,
     ConfigError,
     LimitsSection,
-    build_redactor,
     override_server,
-    state_directory,
 )
-from toolwire.gateway.console.console import build_console
-from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.routing import FixedRouter, Router
-from toolwire.gateway.exchange.token_count import TokenCounter
-from toolwire.gateway.keys.accounting import Accounting
-from toolwire.gateway.keys.client_key import ClientKey
-from toolwire.gateway.keys.ledger_file import open_ledger
-from toolwire.gateway.observability.access_log import AccessLog
-from toolwire.gateway.observability.metrics import Scoreboard
-from toolwire.gateway.observability.recorder import build_recorder
 from toolwire.gateway.providers.discovery import (
     SIMULATOR_NOTE,
-    are_simulated,
     configured_providers,
     embedded_simulator,
     open_listener,
-    resolve_providers,
-    with_simulator_fallback,
 )
-from toolwire.gateway.providers.models import ModelList, with_ollama_models
+from toolwire.gateway.providers.models import with_ollama_models
 from toolwire.gateway.providers.reachability import find_unreachable
-from toolwire.gateway.rounds.route_tools import RouteToolsets
-from toolwire.gateway.server.app import App
-from toolwire.gateway.server.auth import Authenticator
+from toolwire.gateway.server.gateway import Gateway, build_gateway, make_shared_resources
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.reloading import REFUSED_RELOAD, LiveGateway, Rebuild
 from toolwire.gateway.server.workers import STOP_SIGNALS, Supervisor
 from toolwire.gateway.signing_keys import load_signing_keys
-from toolwire.gateway.state.conversations import ConversationState
-from toolwire.gateway.state.resources import Resources
-from toolwire.gateway.state.store_file import open_store, require_shared_file
-from toolwire.gateway.use_counts import UseCounts
-from toolwire.journal.redaction import Redactor
-from toolwire.runtime.policy import Policy
+from toolwire.gateway.state.store_file import require_shared_file
 from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
-from toolwire.upstream.models.model_lists import ModelLists
-from toolwire.upstream.provider import Origin, Provider, is_loopback
-from toolwire.upstream.transport import Transport
+from toolwire.upstream.provider import Provider, is_loopback
 
 _RESERVED_FILES = 128  # for files, databases, processes, pooled connections, and clients being rejected
 _STREAM_FRACTION = 0.8  # of all connections, so that a rejected stream still gets an error in its protocol
@@ -100,161 +73,6 @@ def fit_limits(limits: LimitsSection, file_limit: int, workers: int = 1) -> tupl
     ]
     cause = f"this process may open only {file_limit} files; raise `ulimit -n`"
     return fitted, f"{' and '.join(lowered)}: {cause}" if lowered else None
-
-
-class Gateway(Struct):
-    """A gateway that is built and ready to listen."""
-
-    app: App
-    config: Config
-    router: Router
-    log: AccessLog
-    route_toolsets: RouteToolsets
-    simulator_socket: socket.socket | None = None
-    """The socket of the built-in simulator; None if there are providers."""
-    state_error: str | None = None
-    """Why the state store is unavailable; None if it works."""
-
-
-class SharedResources(Struct, frozen=True):
-    """Resources that all workers share, created before the workers start."""
-
-    scoreboard: Scoreboard
-    signing_keys: list[bytes]
-    console_secret: bytes
-    """Signs the sessions of the console."""
-    worker_listeners: tuple[socket.socket, ...] = ()
-    """A listener on loopback for each worker, at which the others reach its console; empty for a single process."""
-
-    def peer_origins(self, worker: int) -> list[Origin]:
-        """Return the addresses of all workers but this one."""
-        addresses = [listener.getsockname() for listener in self.worker_listeners]
-        return [Origin("http", *address) for number, address in enumerate(addresses) if number != worker]
-
-
-def build_gateway(
-    config: Config,
-    catch_all: str | None = None,
-    environment: Mapping[str, str] = os.environ,
-    providers: dict[str, Provider] | None = None,
-    *,
-    shared_resources: SharedResources | None = None,
-    worker: int = 0,
-    model: str | None = None,
-    log: AccessLog | None = None,
-    predecessor: Gateway | None = None,
-) -> Gateway:
-    """Build the gateway of one worker; with `model`, all requests go there.
-
-    It takes over state and connections of its `predecessor`, if there is one.
-    """
-    authenticator = _build_authenticator(config)
-    available, simulator_socket = (
-        resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
-    )
-    router = Router(available, config.routes, catch_all or config.default_model, config.aliases)
-    if model is not None:
-        router = FixedRouter(router, router.route(model))
-    shared_resources = shared_resources or make_shared_resources(config, environment)
-    log = log or AccessLog(is_json=config.server.log == "json")
-    if predecessor is None:
-        transport = Transport(config.limits.connections)
-        background = shared_resources.scoreboard.uses.counts("background", worker)
-        conversation_state = _open_state(config, authenticator, environment, background)
-    else:
-        transport, conversation_state = predecessor.app.transport, predecessor.app.conversation_state
-    redactor = build_redactor(config, available.values())
-    route_toolsets = _build_route_toolsets(config, redactor, log, environment)
-    dispatcher = Dispatcher(
-        router,
-        transport,
-        config.limits,
-        shared_resources.signing_keys,
-        conversation_state,
-        redactor=redactor,
-        route_toolsets=route_toolsets,
-        models=config.models,
-        compaction=config.compaction,
-    )
-    console = build_console(
-        config,
-        dispatcher,
-        authenticator,
-        redactor,
-        secret=shared_resources.console_secret,
-        environment=environment,
-        worker=worker,
-        peers=shared_resources.peer_origins(worker),
-        predecessor=None if predecessor is None else predecessor.app.console,
-    )
-    prices = dispatcher.services.prices
-    app = App(
-        dispatcher,
-        authenticator,
-        ModelList(router, ModelLists(transport), dispatcher.services.catalog),
-        config.limits,
-        log=log.add_record,
-        resources=Resources(conversation_state, config.limits),
-        token_counter=TokenCounter(dispatcher, transport),
-        recorder=build_recorder(config, redactor, environment, log.write_line, prices),
-        console=console,
-        accounting=Accounting(open_ledger(config.state, environment), prices, log=log.write_line),
-        scoreboard=shared_resources.scoreboard,
-        worker=worker,
-        is_simulated=are_simulated(available.values()),
-    )
-    state_error = conversation_state.store.unavailable_reason
-    return Gateway(app, config, router, log, route_toolsets, simulator_socket, state_error)
-
-
-def _build_route_toolsets(
-    config: Config, redactor: Redactor, log: AccessLog, environment: Mapping[str, str]
-) -> RouteToolsets:
-    """Build the tools of MCP servers that routes offer."""
-    return RouteToolsets(
-        config.mcp.servers,
-        Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
-        redactor=redactor,
-        directory=state_directory(environment) / "mcp",
-        log=log.write_line,
-    )
-
-
-def _open_state(
-    config: Config, authenticator: Authenticator, environment: Mapping[str, str], counts: UseCounts
-) -> ConversationState:
-    """Open the store of responses and conversations."""
-    streams = config.limits.streams
-    store = open_store(config.state, environment)
-    return ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams), counts=counts)
-
-
-def _build_authenticator(config: Config) -> Authenticator:
-    """Build the authenticator; a server that other machines can reach needs keys."""
-    server = config.server
-    if not config.requires_key and not is_loopback(server.host):
-        advice = "set server.keys or [keys.NAME], or listen on 127.0.0.1"
-        raise ConfigError(f"{server.host} is reachable from other machines: {advice}")
-    client_keys = [ClientKey(name, section) for name, section in config.keys.items()]
-    return Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share, client_keys)
-
-
-def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
-    """Create the scoreboard and load the signing keys; replicas must have keys in common."""
-    server = config.server
-    has_replicas = config.state.url is not None
-    if has_replicas and not server.seal_keys and not server.keys:
-        raise ConfigError(
-            "gateways that share state.url need the same keys to read each other's envelopes: set server.seal_keys "
-            "(any long random text), or server.keys"
-        )
-    signing_keys = load_signing_keys(server, environment)
-    console_secret = hashlib.blake2s(signing_keys[0], person=b"console").digest()
-    return SharedResources(
-        Scoreboard(workers, config.limits.exchanges),
-        signing_keys,
-        console_secret if has_replicas else secrets.token_bytes(32),
-    )
 
 
 def startup_message(gateway: Gateway) -> str:

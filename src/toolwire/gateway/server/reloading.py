@@ -15,7 +15,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.upstream.asgi import Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from toolwire.gateway.server.launch import Gateway
+    from toolwire.gateway.server.gateway import Gateway
 
 REFUSED_RELOAD = "configuration not reloaded, the previous one stays in use"
 _FIXED_SECTIONS = ("state", "simulator")  # they take effect when the gateway starts

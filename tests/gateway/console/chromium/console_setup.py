@@ -16,7 +16,7 @@ from toolwire.canonical.response import Usage
 from toolwire.codec.hosts.registry import profile_named
 from toolwire.gateway.config import parse_config
 from toolwire.gateway.server.app import App
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.runtime.calls.approval import ApprovalAnswer
 from toolwire.testing import ScriptedModel, call, respond
 from toolwire.upstream.simulator.app import Simulator
