@@ -91,9 +91,10 @@ class ProgramHost:
         """Store a program that waits for tool results, before its calls are sent: the next request has only results."""
         await self._store.put([self._row(owner, id, program)])
 
-    def store_ended(self, owner: str, id: str, program: SuspendedProgram) -> None:
-        """Queue the model's call that started a program, with its signature, for requests after the program's end."""
+    async def store_ended(self, owner: str, id: str, program: SuspendedProgram) -> None:
+        """Store the model's call that started a program, with its signature, for requests after the program's end."""
         self._store.enqueue([self._row(owner, id, program)])
+        await self._store.flush()
 
     def _row(self, owner: str, id: str, program: SuspendedProgram) -> Row:
         """Build the row of a program, signed for its owner."""
@@ -308,7 +309,7 @@ class ProgramRounds(ToolSearchRounds):
                 state = await program.resume(state, results)
             if isinstance(state, ProgramEnded):
                 output = program_output(program.output, state, CODE_LIMITS)
-                self._host.store_ended(self._owner, id, replace(suspended, snapshot=b"", calls={}))
+                await self._host.store_ended(self._owner, id, replace(suspended, snapshot=b"", calls={}))
                 return [self._program_dialect.encode_program_result(id, output)], output
             host_calls = {
                 self._program_dialect.new_call_id(secrets.token_hex(12)): host_call for host_call in state.calls

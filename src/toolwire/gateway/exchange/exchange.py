@@ -162,6 +162,7 @@ class Exchange:
     """One request of a client, on its way to a response."""
 
     __slots__ = (
+        "_has_queued_turn",
         "client_request",
         "compacts_only",
         "conversation",
@@ -218,6 +219,8 @@ class Exchange:
         self.signatures: SignatureObserver | None = None
         """The observer of the response's signatures, once one was needed."""
 
+        self._has_queued_turn = False
+
         self.upstream_request: UpstreamRequest
         """The request for the backend that is tried; unset until it is prepared."""
 
@@ -258,7 +261,7 @@ class Exchange:
                 self.turn_key(upstream_request.backend),
             )
             if state.store.is_shared:
-                store_turn()  # another replica may get the client's next request
+                self._has_queued_turn = store_turn()  # another replica may get the client's next request
             else:
                 asyncio.get_running_loop().call_soon(store_turn)  # not urgent
         if self.pending_response is not None:
@@ -271,12 +274,10 @@ class Exchange:
 
     async def flush_state(self) -> None:
         """Wait until the rows queued for this response are stored, if another replica may get the next request."""
-        store, upstream_request = self.services.conversation_state.store, self.upstream_request
-        if not store.is_shared:
-            return
         has_signatures = self.signatures is not None and self.signatures.take_recorded()
-        if has_signatures or upstream_request.context.withheld is not None or upstream_request.rounds is not None:
-            await store.flush()
+        if has_signatures or self._has_queued_turn:
+            self._has_queued_turn = False
+            await self.services.conversation_state.store.flush()
 
     def turn_key(self, backend: Backend) -> TurnKey:
         """Return the key under which to store turns of `backend` whose signatures this client does not receive."""

@@ -98,17 +98,19 @@ class WithheldTurns:
         client: Codec,
         context: ResponseContext,
         turn_key: TurnKey,
-    ) -> None:
-        """Store the original turn of a response, to be found when the client resends it."""
+    ) -> bool:
+        """Queue the original turn of a response, if it has withheld signatures; return whether it has."""
         if not withheld_signatures.has_signatures or context.request is None:
-            return
+            return False
         echo = _echoed_messages(client.encode_response(response, context).to_bytes(), client)
         turns = assistant_turns((*context.request.messages, *echo))
         is_new_turn = bool(turns) and turns[-1][0] >= len(context.request.messages)
-        if is_new_turn and (original := withheld_signatures.original_messages()):
-            body, key_digest, digest = msgspec.json.encode(original), turn_key.digest, turns[-1][2]
-            row_ids = {_row_id(digest, echo, key_digest), _row_id(digest, (), key_digest)}
-            self._store.enqueue([Row(turn_key.owner, TURN_KIND, row_id, body, key_digest) for row_id in row_ids])
+        if not is_new_turn or not (original := withheld_signatures.original_messages()):
+            return False
+        body, key_digest, digest = msgspec.json.encode(original), turn_key.digest, turns[-1][2]
+        row_ids = {_row_id(digest, echo, key_digest), _row_id(digest, (), key_digest)}
+        self._store.enqueue([Row(turn_key.owner, TURN_KIND, row_id, body, key_digest) for row_id in row_ids])
+        return True
 
 
 def _decode_turn(body: bytes | None) -> tuple[Message, ...] | None:
