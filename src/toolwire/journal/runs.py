@@ -9,6 +9,7 @@
 """
 
 import secrets
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -119,6 +120,13 @@ class TakenRun(Struct, frozen=True):
     lease: "RunStepLog"
     attempts: int
     """The number of times the run was taken since a step of it last finished."""
+
+
+def approval_command(run: str, call: str, queue: str | None) -> str:
+    """Return the command that approves a call, quoted for a shell, since models choose the ids of calls."""
+    if queue is not None:
+        return f"toolwire runs approve {shlex.quote(run)} {shlex.quote(call)}"
+    return f"toolwire runs resume {shlex.quote(run)} --approve {shlex.quote(call)}"
 
 
 def decode_stored(data: bytes, expected_type: type[T], name: str) -> T:

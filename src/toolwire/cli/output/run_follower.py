@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from toolwire.canonical.response import usage_counts
 from toolwire.cli.output.run_output import JsonOutput, TextOutput
-from toolwire.cli.output.run_report import RunReport, approval_command
+from toolwire.cli.output.run_report import RunReport
 from toolwire.cli.run_session import exit_code
-from toolwire.journal.runs import RunStore, decode_stored
+from toolwire.journal.runs import RunStore, approval_command, decode_stored
 from toolwire.runtime.run.events import (
     CallEnded,
     CallProposed,
@@ -49,7 +49,7 @@ async def _follow(runs: RunStore, report: RunReport, output: TextOutput | JsonOu
     output.write_event(end)
     if end.stopped == "waiting":
         for request in RunReport(runs, stored, report.redactor).pending_approvals:
-            output.write_note(f"waiting: {approval_command(report, request.call_id)}")
+            output.write_note(f"waiting: {approval_command(report.id, request.call_id, report.queue)}")
     output.close()
     return exit_code(end)
 

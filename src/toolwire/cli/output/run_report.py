@@ -18,7 +18,7 @@ from toolwire.codec.encoding.media import image_size
 from toolwire.gateway.config import Config, build_redactor
 from toolwire.gateway.providers.discovery import configured_providers
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.runs import RunStore, StoredRun, decode_stored
+from toolwire.journal.runs import RunStore, StoredRun, approval_command, decode_stored
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.recorded_run import RecordedCall, RecordedTurn, read_turns
@@ -300,7 +300,7 @@ def print_report(report: RunReport) -> None:
         print_line()
         print_line(state, reason, indent=2)
     for request in report.pending_approvals:
-        print_line(("waiting:", "warning"), f" {approval_command(report, request.call_id)}")
+        print_line(("waiting:", "warning"), f" {approval_command(report.id, request.call_id, report.queue)}")
     for id in report.calls_in_doubt:
         print_line(("in doubt:", "problem"), f" {id} was running when the run ended")
 
@@ -309,13 +309,6 @@ def print_text(text: str, prefix: str = "", style: Style = "") -> None:
     """Print text of a model, a tool or a user, without control characters; a prefix sets each line apart."""
     for line in strip_controls(text).rstrip("\n").split("\n"):
         print_line(prefix, (line, style), indent=len(prefix))
-
-
-def approval_command(report: RunReport, call_id: str) -> str:
-    """Return the command that approves a call."""
-    if report.queue is not None:
-        return f"toolwire runs approve {report.id} {call_id}"
-    return f"toolwire runs resume {report.id} --approve {call_id}"
 
 
 _CALL_STYLES: dict[str, Style] = {"ok": "good", "error": "problem", "in doubt": "problem"}

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from toolwire import __version__
 from toolwire.codec.suggestions import unknown_name
+from toolwire.codec.validation import Finding
 from toolwire.gateway.config import Config
 from toolwire.gateway.console.assets import PAGE, SECURITY_HEADERS, find_asset
 from toolwire.gateway.console.exchange_buffer import BufferedExchange, ExchangeBuffer
@@ -61,6 +62,7 @@ _STATIC = "/console/static/"
 _NO_STORE: Header = (b"cache-control", b"no-store")
 _MAX_SMALL_BODY = 16 * 1024
 _DIAGNOSIS_TIMEOUT = 10.0
+_MAX_COMPUTATIONS = 2  # translations in threads, which take time from exchanges
 _T = TypeVar("_T")
 _Endpoint = Callable[[AsgiRequest, Viewer, str], Awaitable[None]]
 
@@ -139,6 +141,7 @@ class Console:
             ("POST", "diagnose"): self._diagnose,
         }
         """The data of the page by method and first part of the path. Requests that act or compute need the token."""
+        self._computations = asyncio.Semaphore(_MAX_COMPUTATIONS)
         self._observability: Observability | None = None
         self._playground: Playground | None = None
 
@@ -311,12 +314,15 @@ class Console:
         """Translate a body without sending it."""
         wanted = await read_json(request, TranslationRequest, MAX_BODY)
         _require_protocols(wanted.protocol, wanted.target)
-        if wanted.provider is not None and self._playground is not None:
-            targets = [await self._playground.translate_for_provider(wanted, viewer)]
-        else:
-            targets = await asyncio.to_thread(translate_to_all, wanted)
-        own = get_host_profile("openai", wanted.protocol)
-        findings = [] if wanted.target or wanted.provider else find_refusals(wanted.body, wanted.protocol, own)
+        findings: list[Finding] = []
+        async with self._computations:
+            if wanted.provider is not None and self._playground is not None:
+                targets = [await self._playground.translate_for_provider(wanted, viewer)]
+            else:
+                targets = await asyncio.to_thread(translate_to_all, wanted)
+            if not wanted.target and not wanted.provider:
+                own = get_host_profile("openai", wanted.protocol)
+                findings = await asyncio.to_thread(find_refusals, wanted.body, wanted.protocol, own)
         await _respond_json(request, {"targets": targets, "findings": findings})
 
     async def _run(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
@@ -324,7 +330,9 @@ class Console:
         wanted = await read_json(request, RunRequest, MAX_BODY)
         _require_protocols(wanted.protocol, wanted.target)
         if wanted.provider is None or self._playground is None:
-            await _respond_json(request, await run_on_simulator(wanted))
+            async with self._computations:
+                result = await asyncio.to_thread(run_on_simulator, wanted)
+            await _respond_json(request, result)
         else:
             await _respond_json(request, await self._playground.run(wanted, viewer))
 

@@ -8,7 +8,8 @@ from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.providers.price_book import PriceBook
 
 MAX_TEXT = 300
-MAX_LOSS_TEXTS = 12
+MAX_LOSS_TEXTS = 16
+MAX_SEARCHED_LOSSES = 500
 
 
 class LossCounts(Struct, omit_defaults=True):
@@ -48,7 +49,7 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
     """Whether the built-in simulator answered, so that the cost is that of the model it simulates."""
     losses: LossCounts | None = None
     loss_texts: list[str] = []
-    """The first losses as text, for the search."""
+    """Losses as text, for the search: one for each field name and reason."""
     calls: dict[str, int] | None = None
     failovers: int = 0
     error: str = ""
@@ -100,7 +101,7 @@ class RowBuilder:
             row.cost = self.prices.known_price(record.provider, record.model, usage)
         if exchange.losses:
             row.losses = count_losses(exchange.losses)
-            row.loss_texts = [str(loss)[:MAX_TEXT] for loss in exchange.losses[:MAX_LOSS_TEXTS]]
+            row.loss_texts = describe_losses(exchange.losses)
         return row
 
 
@@ -115,3 +116,15 @@ def count_losses(losses: list[Loss]) -> LossCounts:
         else:
             counts.info += 1
     return counts
+
+
+def describe_losses(losses: list[Loss]) -> list[str]:
+    """Return one text for each field name and reason, so that a long conversation repeats none."""
+    texts: dict[tuple[str, str], str] = {}
+    for loss in losses[:MAX_SEARCHED_LOSSES]:
+        field_name = next((name for name in reversed((loss.target or loss.path).split("/")) if not name.isdigit()), "")
+        if (field_name, loss.reason) not in texts:
+            texts[field_name, loss.reason] = str(loss)[:MAX_TEXT]
+            if len(texts) == MAX_LOSS_TEXTS:
+                break
+    return list(texts.values())

@@ -1,5 +1,6 @@
 """The playground: a body in other protocols, with losses and refusals, and runs on the simulator or a provider."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import MutableMapping
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwire.canonical.errors import Loss, LossyTranslationError, ToolwireError
+from toolwire.codec.hosts.compatible import COMPATIBLE
 from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import all_profiles
 from toolwire.codec.interface import Codec, Route
@@ -86,7 +88,7 @@ def list_hosts() -> dict[str, list[dict[str, str]]]:
     """Return the host profiles by protocol."""
     hosts: dict[str, list[dict[str, str]]] = {}
     for profile in all_profiles():
-        if profile.name not in (_DEFAULT_HOST, "compatible"):
+        if profile.name not in (_DEFAULT_HOST, COMPATIBLE.name):
             hosts.setdefault(profile.protocol, []).append(
                 {"name": profile.name, "title": profile.title or profile.name}
             )
@@ -163,10 +165,10 @@ class Playground:
         except (ToolwireError, RequestRejected) as error:
             translated.refused = _reason(error)
             return translated
-        translated.body = _text(self._redactor.redact_bytes(upstream_request.body))
         translated.path, translated.losses = upstream_request.route.path or "", upstream_request.losses
         profile = self._dispatcher.services.catalog.look_up(provider, name).host
-        translated.findings = find_refusals(translated.body, provider.protocol, profile, name)
+        translated.body = _text(await asyncio.to_thread(self._redactor.redact_bytes, upstream_request.body))
+        translated.findings = await asyncio.to_thread(find_refusals, translated.body, provider.protocol, profile, name)
         return translated
 
     async def run(self, request: RunRequest, viewer: Viewer) -> RunResult:
@@ -239,8 +241,8 @@ def _reason(error: Exception) -> str:
     return error.error.message if isinstance(error, RequestRejected) else str(error)
 
 
-async def run_on_simulator(request: RunRequest) -> RunResult:
-    """Translate a body, send it to a simulated host in this process, and translate the answer back."""
+def run_on_simulator(request: RunRequest) -> RunResult:
+    """Translate a body, send it to a simulated host in this thread, and translate the answer back."""
     target, host = request.target or request.protocol, request.host or _DEFAULT_HOST
     model = request.model or "simulated"
     try:
@@ -253,7 +255,7 @@ async def run_on_simulator(request: RunRequest) -> RunResult:
             400, f"{profile.title} is a cloud platform, which the playground does not run", protocol=target
         )
     profiles = [] if host == _DEFAULT_HOST or target not in CHECKED_PROTOCOLS else [profile]
-    status, answer = await _call(Simulator([target], profiles=profiles), translation)
+    status, answer = asyncio.run(_call(Simulator([target], profiles=profiles), translation))
     result = RunResult(status, answer, answer, target)
     try:
         kind: BodyKind = "response" if status < 300 else "error"

@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct, field
 
 from toolwire.canonical.content import Inline, Media, Message, Part, Reasoning, ReasoningText, Text
+from toolwire.codec.escapes import escape_controls
 from toolwire.gateway.config import Config, runs_location
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.runs import RunStore, StoredRun, decode_stored
+from toolwire.journal.runs import RunStore, StoredRun, approval_command, decode_stored
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.recorded_run import RecordedCall, RecordedTurn, read_turns
 
@@ -55,7 +56,7 @@ class RunReports:
                 return None
             run = store.find(id)
             pictures = iter(range(1_000_000))
-            turns = [_turn_as_json(turn, pictures) for turn in read_turns(store.steps(id))]
+            turns = [_turn_as_json(turn, pictures, run) for turn in read_turns(store.steps(id))]
             return self._encode(self._summary(store, run) | {"prompt": _prompt(run)[:MAX_TEXT], "turns": turns})
 
     def find_picture(self, id: str, number: int) -> tuple[bytes, str] | None:
@@ -85,7 +86,7 @@ class RunReports:
         facts, ended = _facts(run), None
         if run.end_event is not None:
             ended = decode_stored(run.end_event, RunEnded, f"the end of the run {run.id}")
-        state = ended.stopped if ended is not None else "running" if store.is_held(run.id) else "interrupted"
+        state = ended.stopped if ended is not None else _unfinished_state(store, run)
         summary = {
             "id": run.id,
             "at": run.at,
@@ -103,6 +104,13 @@ class RunReports:
     def _encode(self, value: Any) -> bytes:
         """Return a value as JSON without secrets."""
         return self._redactor.redact_bytes(msgspec.json.encode(value))
+
+
+def _unfinished_state(store: RunStore, run: StoredRun) -> str:
+    """Return "running", "queued" for workers, or "interrupted" if its process is gone."""
+    if store.is_held(run.id):
+        return "running"
+    return "interrupted" if run.queue is None else "queued"
 
 
 def _facts(run: StoredRun) -> RunFacts:
@@ -126,7 +134,7 @@ def _usage(usage: Any) -> dict[str, int | None]:
     return {"input": usage.input_tokens, "output": usage.output_tokens, "cache_read": usage.cache_read}
 
 
-def _turn_as_json(turn: RecordedTurn, pictures: Iterator[int]) -> dict[str, Any]:
+def _turn_as_json(turn: RecordedTurn, pictures: Iterator[int], run: StoredRun) -> dict[str, Any]:
     """Return a turn and its calls as JSON data."""
     proposed = {id: (call.name, call.arguments) for id, call in turn.proposed_calls}
     reasoning = [part for message in turn.messages for part in message.parts if isinstance(part, Reasoning)]
@@ -135,6 +143,9 @@ def _turn_as_json(turn: RecordedTurn, pictures: Iterator[int]) -> dict[str, Any]
         _call_as_json(id, *proposed.get(id, ("", "")), turn.calls.get(id), pictures)
         for id in dict.fromkeys([*proposed, *turn.calls])
     ]
+    for call in calls:
+        if call["state"] == "waiting":
+            call["command"] = escape_controls(approval_command(run.id, call["id"], run.queue))
     return {
         "turn": turn.number,
         "at": turn.started_at,

@@ -35,8 +35,11 @@ class Viewer(Struct, frozen=True):
         return self.is_admin or (bool(tenant) and tenant == self.principal.tenant)
 
     def is_expired(self) -> bool:
-        """Return whether the session has ended."""
-        return self.expires_at is not None and time.time() >= self.expires_at
+        """Return whether the session has ended, or its key has expired."""
+        key = self.principal.key
+        return (self.expires_at is not None and time.time() >= self.expires_at) or (
+            key is not None and key.is_expired()
+        )
 
 
 class Sessions:

@@ -5,6 +5,7 @@ import time
 
 from msgspec import Struct
 
+from toolwire.codec.hosts.compatible import COMPATIBLE
 from toolwire.gateway.config import Config
 from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 from toolwire.gateway.exchange.exchange import ExchangeServices
@@ -40,11 +41,12 @@ def report_providers(services: ExchangeServices, observability: Observability) -
     totals = observability.metrics.totals()
     reports = {}
     for provider in services.router.providers.values():
+        profile = provider.profile(provider.default_model)
         reports[provider.name] = ProviderStatus(
             provider.name,
             provider.protocol,
             f"{provider.origin.scheme}://{provider.origin.authority}",
-            host=provider.profile(provider.default_model).title,
+            host="" if profile.name == COMPATIBLE.name else profile.title,
             default_model=provider.default_model or "",
         )
     for sample, value in totals.items():

@@ -4,7 +4,7 @@ import { Feed, readSession, signIn, signOut, whenSignedOut, act } from './api.js
 import { button, element, iconButton, replace, toast } from './dom.js';
 import { ExchangeStore } from './exchange_store.js';
 import { ExchangesView } from './exchanges.js';
-import { formatDuration } from './format.js';
+import { plural } from './format.js';
 
 const VIEWS = [
   { name: 'exchanges', label: 'Exchanges', load: async () => ExchangesView },
@@ -14,6 +14,14 @@ const VIEWS = [
 ];
 const CAPTURE_SECONDS = 15 * 60;
 const THEMES = ['auto', 'light', 'dark'];
+
+const decodePart = (part) => {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // an address that was typed by hand
+  }
+};
 
 class App {
   constructor() {
@@ -105,7 +113,7 @@ class App {
   async switchCapture(seconds = CAPTURE_SECONDS) {
     try {
       this.setCapture((await act('capture', { seconds: this.isCapturing ? 0 : seconds })).capture);
-      toast(this.isCapturing ? `bodies of new exchanges are captured for ${formatDuration(seconds)}` : 'bodies are no longer captured');
+      toast(this.isCapturing ? `bodies of new exchanges are captured for ${plural(Math.round(this.capture / 60), 'minute')}` : 'bodies are no longer captured');
     } catch (error) {
       toast(error.message);
     }
@@ -121,7 +129,7 @@ class App {
       if (link.dataset.view === view.name) link.setAttribute('aria-current', 'page');
       else link.removeAttribute('aria-current');
     }
-    const argument = rest.map(decodeURIComponent);
+    const argument = rest.map(decodePart);
     document.title = `${view.label} · toolwire`;
     if (this.view?.name === view.name) {
       this.view.navigate(argument);

@@ -27,7 +27,9 @@ export function bucketRows(rows, series) {
   return { buckets, names, width };
 }
 
-/** Build a figure with bars and a table of the same data for those who can't see it. */
+const seriesClass = (name, index) => (name === 'failed' ? 'failed' : `series-${index}`);
+
+/** Build a figure with bars. */
 export function buildChart({ title, total, rows, series, format }) {
   const { buckets, names, width } = bucketRows(rows, series);
   const most = Math.max(...buckets.map((bucket) => bucket.values.reduce((sum, value) => sum + value, 0)));
@@ -39,7 +41,7 @@ export function buildChart({ title, total, rows, series, format }) {
     return bucket.values.map((value, index) => {
       const height = (value / top) * HEIGHT;
       bottom -= height;
-      return height > 0 ? svg('rect', { x: position * barWidth + 1, y: bottom, width: Math.max(1, barWidth - 2), height, class: `column series-${index}` }) : null;
+      return height > 0 ? svg('rect', { x: position * barWidth + 1, y: bottom, width: Math.max(1, barWidth - 2), height, class: `column ${seriesClass(names[index], index)}` }) : null;
     });
   });
   const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: 'chart', preserveAspectRatio: 'none', role: 'img', 'aria-label': `${title}: ${total}` },
@@ -53,5 +55,5 @@ export function buildChart({ title, total, rows, series, format }) {
   return element('figure', { class: 'figure' },
     element('figcaption', {}, element('span', { class: 'figure-title' }, title), element('span', { class: 'figure-total' }, total), hint),
     element('div', { class: 'chart-box' }, picture, element('span', { class: 'axis-top' }, format(top))),
-    element('div', { class: 'time-labels', 'aria-hidden': true }, element('span', {}, formatTime(buckets[0].at)), names.length > 1 ? element('span', { class: 'series-names' }, names.map((name, index) => element('span', { class: `series-name series-${index}` }, name))) : null, element('span', {}, formatTime(buckets[0].at + width * BUCKETS))));
+    element('div', { class: 'time-labels', 'aria-hidden': true }, element('span', {}, formatTime(buckets[0].at)), names.length > 1 ? element('span', { class: 'series-names' }, names.map((name, index) => element('span', { class: `series-name ${seriesClass(name, index)}` }, name))) : null, element('span', {}, formatTime(buckets[0].at + width * BUCKETS))));
 }

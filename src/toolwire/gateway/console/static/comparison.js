@@ -1,14 +1,11 @@
 // Two bodies side by side, with what was dropped, changed or added marked at its place, and the list of losses above.
 
-import { ExactNumber, parseJson } from './api.js';
-import { button, copyText, element, iconButton, replace } from './dom.js';
-import { formatBytes, plural } from './format.js';
+import { parseJson } from './api.js';
+import { copyText, element, iconButton, replace } from './dom.js';
+import { formatBytes } from './format.js';
 import { compare } from './json_compare.js';
 import { JsonTree } from './json_tree.js';
-
-const ORDER = { error: 0, warning: 1, info: 2 };
-const SEVERITY_WORDS = { error: 'error', warning: 'warning', info: 'note' };
-const MAX_LISTED = 12;
+import { lossList } from './loss_list.js';
 
 /** Parse a body, or return it as text. */
 export function parseBody(text) {
@@ -17,25 +14,6 @@ export function parseBody(text) {
   } catch {
     return text;
   }
-}
-
-/** The list of losses; `onChoose` gets the index of the chosen one. */
-export function lossList(losses, onChoose) {
-  const sorted = losses.map((loss, index) => ({ loss, index })).sort((one, other) => ORDER[one.loss.severity] - ORDER[other.loss.severity]);
-  const list = element('ol', { class: 'losses' });
-  const addItems = (items) => list.append(...items.map(({ loss, index }) => element('li', {},
-    button([
-      element('span', { class: `severity ${loss.severity}` }, SEVERITY_WORDS[loss.severity]),
-      element('span', { class: 'loss-kind' }, loss.kind),
-      element('code', { class: 'loss-path' }, loss.target ?? (loss.path || '(body)')),
-      element('span', { class: 'loss-reason' }, loss.reason),
-    ], () => onChoose?.(index), { class: `loss ${loss.severity}` }))));
-  addItems(sorted.slice(0, MAX_LISTED));
-  if (sorted.length > MAX_LISTED) {
-    const more = element('li', {}, button(`Show ${sorted.length - MAX_LISTED} more`, () => { more.remove(); addItems(sorted.slice(MAX_LISTED)); }, { class: 'button' }));
-    list.append(more);
-  }
-  return list;
 }
 
 function pane(title, subtitle, body, tree) {
@@ -73,6 +51,3 @@ export function buildComparison({ left, right, losses, empty = 'Nothing was lost
     hasOnly ? [element('span', { class: 'legend-sign' }, '·'), ' marks values that only this side has: renamed, rewritten or set by the target’s form.'] : null);
   return { root: element('div', { class: 'comparison' }, list, legend, element('div', { class: 'panes' }, panes)), choose, trees };
 }
-
-export const isExact = (value) => value instanceof ExactNumber;
-export const lossSummary = (losses) => (losses.length ? plural(losses.length, 'loss').replace('losss', 'losses') : 'no losses');

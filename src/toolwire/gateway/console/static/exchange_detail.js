@@ -1,12 +1,13 @@
 // One exchange: its facts, the request and the response on both sides, its streams, and what others would have been sent.
 
 import { act, read } from './api.js';
-import { buildComparison, lossList } from './comparison.js';
+import { buildComparison } from './comparison.js';
 import { curlCommand, keyHeader } from './commands.js';
 import { button, copyText, element, icon, iconButton, replace } from './dom.js';
 import { lossChips, statusBadge } from './exchange_list.js';
 import { costText } from './exchange_text.js';
 import { formatCount, formatDateTime, formatDuration, protocolTitle } from './format.js';
+import { lossList } from './loss_list.js';
 import { buildTimeline } from './timeline.js';
 
 const TABS = [['request', 'Request'], ['response', 'Response'], ['stream', 'Stream'], ['elsewhere', 'Other providers']];
@@ -81,7 +82,7 @@ export class ExchangeDetail {
       ['Strict', data?.strict ?? ''],
     ].filter(([, text]) => text);
     const tools = element('div', { class: 'detail-tools' },
-      iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: 'Copy the client’s request as a curl command (c)', disabled: !data?.bodies }),
+      iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: data?.bodies ? 'Copy the client’s request as a curl command (c)' : 'This needs captured bodies', disabled: !data?.bodies }),
       data?.upstream ? iconButton('copy', 'Copy provider curl', () => copyText(curlCommand(data.upstream.url, [...data.upstream.headers ?? [], ...(data.upstream.key_header ? [keyHeader(data.upstream.key_header, 'KEY')] : [])], data.bodies.translated), 'Command'), { title: 'Copy the request to the provider as a curl command' }) : null,
       data?.replay ? iconButton('copy', 'Copy replay', () => copyText(`${data.replay} --to PROVIDER/MODEL`, 'Command (without --to, it goes to the same provider)'), { title: 'Copy the command that sends it again, to the same or another provider' }) : null,
       data?.bodies?.request ? this.playgroundLink() : null,

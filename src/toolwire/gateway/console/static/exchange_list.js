@@ -20,6 +20,9 @@ const COLUMNS = [
   { key: 'losses', label: 'Losses', isNumber: true },
 ];
 
+/** The columns that a narrow list does not show can be chosen here. */
+const SORTS = [['time', 'By time'], ['cost', 'By cost'], ['duration', 'By duration'], ['tokens', 'By tokens'], ['losses', 'By losses'], ['status', 'By status']];
+
 /** A key that does the same, for those who have a keyboard. */
 export const keyHint = (key) => element('kbd', { class: 'key-hint', 'aria-hidden': true }, key);
 
@@ -53,6 +56,9 @@ export function routeLine(row) {
     element('span', { class: 'route-asked' }, asked),
     answered && answered !== asked ? [element('span', { class: 'route-arrow', 'aria-hidden': true }, '→'), element('span', { class: 'route-answered' }, isSame ? row.provider : answered)] : null);
 }
+
+/** The texts of the columns that a narrow list does not show. */
+const narrowFacts = (row) => [['time', formatTime(row.at)], ['total', row.is_open ? '' : formatDuration(row.duration)], ['cost', costText(row)]].filter(([, text]) => text).map(([name, text]) => element('span', { class: `fact-${name}` }, `${text} · `));
 
 export class ExchangeList {
   constructor(store, onOpen) {
@@ -96,10 +102,12 @@ export class ExchangeList {
     this.status = select('Status', 'status', [['all', 'Status'], ['ok', 'Succeeded'], ['failed', 'Failed'], ['open', 'Under way']]);
     this.losses = select('Losses', 'losses', [['all', 'Losses'], ['any', 'With losses'], ['error', 'With errors']]);
     this.provider = select('Provider', 'provider', [['', 'Provider']]);
+    this.sort = element('select', { 'aria-label': 'Sort', class: 'select narrow-sort', onchange: () => { this.store.setSort(this.sort.value); this.buildHeader(); } },
+      SORTS.map(([value, text]) => element('option', { value }, text)));
     this.pause = iconButton('pause', 'Pause', () => this.togglePause(), { 'aria-pressed': 'false', title: 'Pause the list (p)' });
     this.count = element('span', { class: 'count', role: 'status', 'aria-live': 'off' });
     return element('div', { class: 'toolbar' },
-      element('label', { class: 'search' }, icon('search'), this.search, keyHint('/')), this.status, this.losses, this.provider, this.pause, this.count);
+      element('label', { class: 'search' }, icon('search'), this.search, keyHint('/')), this.status, this.losses, this.provider, this.sort, this.pause, this.count);
   }
 
   togglePause() {
@@ -108,6 +116,7 @@ export class ExchangeList {
 
   buildHeader() {
     const { sort } = this.store;
+    this.sort.value = sort.key;
     replace(this.header, COLUMNS.map(({ key, label, isNumber }, index) => {
       const isSorted = key !== null && sort.key === key;
       const content = key === null ? label : button([label, isSorted ? svg('svg', { viewBox: '0 0 8 8', class: 'sort-mark', 'aria-hidden': 'true' }, svg('path', { d: sort.descending ? 'M1 2h6L4 7z' : 'M1 6h6L4 1z' })) : null], () => { this.store.setSort(key); this.buildHeader(); }, { class: 'sort', title: `Sort by ${label.toLowerCase()}` });
@@ -200,8 +209,7 @@ export class ExchangeList {
 
   buildRow(row) {
     const loss = findLoss(row, this.store.filter.search);
-    const facts = element('span', { class: 'narrow-facts' }, row.is_open ? '' : ` · ${[formatDuration(row.duration), costText(row)].filter(Boolean).join(' · ')}`);
-    const detail = loss ? element('span', { class: `row-loss ${loss.split(' ')[0]}` }, loss) : row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : [describeExchange(row).join(' · '), facts];
+    const detail = loss ? element('span', { class: `row-loss ${loss.split(' ')[0]}` }, loss) : row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : [narrowFacts(row), describeExchange(row).join(' · ')];
     const cell = (index, content, isNumber = false, title = null) => element('div', { class: `cell c${index} ${isNumber ? 'number' : ''}`, role: 'gridcell', title }, content);
     return element('div', { class: 'row', role: 'row', id: `row-${row.id}`, onclick: () => { this.select(row.id); this.onOpen(row.id); this.grid.focus({ preventScroll: true }); } },
       cell(0, formatTime(row.at), false, formatDateTime(row.at)),

@@ -19,6 +19,8 @@ const SORT_KEYS = {
 
 export const isFailed = (row) => Boolean(row.failed) || row.status >= 400;
 
+const countOf = (losses, severity) => (losses && Object.hasOwn(losses, severity) ? losses[severity] : 0);
+
 /** Return a predicate for a search text: words, and `key:value` for a single column. */
 export function compileSearch(text) {
   const tests = text.trim().toLowerCase().split(/\s+/).filter(Boolean).map(compileTerm);
@@ -32,7 +34,7 @@ function compileTerm(term) {
     case 'provider': return (row) => (row.provider ?? '').toLowerCase().includes(value);
     case 'model': return (row) => `${row.client_model ?? ''} ${row.model ?? ''}`.toLowerCase().includes(value);
     case 'client': return (row) => (row.client ?? '').includes(value);
-    case 'loss': return (row) => (value === 'any' ? lossWeight(row) > 0 : Boolean(row.losses?.[value]) || lossTexts(row).some((text) => text.toLowerCase().includes(value)));
+    case 'loss': return (row) => (value === 'any' ? lossWeight(row) > 0 : countOf(row.losses, value) > 0 || lossTexts(row).some((text) => text.toLowerCase().includes(value)));
     case 'is': return (row) => ({ stream: row.streamed, failed: isFailed(row), open: row.is_open, bodies: row.has_bodies })[value] === true;
     default: return (row) => searchText(row).includes(term);
   }

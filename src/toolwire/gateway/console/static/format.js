@@ -1,7 +1,7 @@
 // Numbers, times and names as the console shows them.
 
 const TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
-const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', hourCycle: 'h23' });
 const COUNT = new Intl.NumberFormat('en-US');
 
 export const formatTime = (seconds) => TIME.format(seconds * 1000);
@@ -41,7 +41,7 @@ export function formatBytes(bytes) {
   return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-export const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
+export const plural = (count, noun, nouns = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : nouns}`;
 
 const PROTOCOLS = {
   anthropic: 'Anthropic Messages', 'openai-chat': 'Chat Completions', 'openai-responses': 'Responses', gemini: 'Gemini',

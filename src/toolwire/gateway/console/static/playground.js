@@ -155,7 +155,7 @@ export class PlaygroundView {
     replace(this.pills, this.targets.map((target) => {
       const serious = (target.losses ?? []).filter((loss) => loss.severity !== 'info').length;
       const isRefused = target.refused || (target.findings ?? []).length;
-      const note = target.refused ? 'not possible' : isRefused ? 'would be refused' : serious ? plural(serious, 'loss').replace('losss', 'losses') : 'nothing lost';
+      const note = target.refused ? 'not possible' : isRefused ? 'would be refused' : serious ? plural(serious, 'loss', 'losses') : 'nothing lost';
       return element('button', {
         type: 'button', class: 'pill', role: 'tab', id: `target-${target.protocol}`, 'aria-selected': String(target.protocol === this.target), 'aria-controls': 'playground-panel', title: note, tabindex: target.protocol === this.target ? 0 : -1,
         onclick: () => this.selectTarget(target.protocol), onkeydown: (event) => this.onPillKey(event),

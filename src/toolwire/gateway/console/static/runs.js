@@ -1,12 +1,13 @@
 // Runs of agents, to read: turns, calls with their results, screenshots, and approvals that wait.
 
 import { read } from './api.js';
+import { quoteShell } from './commands.js';
 import { parseBody } from './comparison.js';
 import { button, copyText, element, icon, replace } from './dom.js';
 import { formatDateTime, formatDuration, formatTokens, plural } from './format.js';
 import { JsonTree } from './json_tree.js';
 
-const STATES = { finished: 'good', running: 'open', waiting: 'waiting', failed: 'bad' };
+const STATES = { finished: 'good', running: 'open', queued: 'open', waiting: 'waiting', failed: 'bad' };
 const REFRESH = 4000;
 
 const stateBadge = (state) => element('span', { class: `status ${STATES[state] ?? 'waiting'}` }, state);
@@ -65,10 +66,10 @@ export class RunsView {
     const facts = [['Started', formatDateTime(run.at)], ['Model', run.model], ['Agent', run.agent], ['Workspace', run.workspace], ['Turns', String(run.turns.length)],
       ['Tokens', run.usage ? `${formatTokens(run.usage.input ?? 0)} → ${formatTokens(run.usage.output ?? 0)}` : '']].filter(([, text]) => text);
     replace(this.detail, element('header', { class: 'run-head' },
-      element('div', { class: 'detail-title' }, element('a', { class: 'button compact narrow-only', href: '#/runs', 'aria-label': 'Back to the list' }, icon('back')), stateBadge(run.state), element('h2', {}, run.id), button([icon('copy'), element('span', {}, 'Copy replay')], () => copyText(`toolwire runs replay ${run.id}`, 'Command'), { class: 'button push' })),
+      element('div', { class: 'detail-title' }, element('a', { class: 'button compact narrow-only', href: '#/runs', 'aria-label': 'Back to the list' }, icon('back')), stateBadge(run.state), element('h2', {}, run.id), button([icon('copy'), element('span', {}, 'Copy replay')], () => copyText(`toolwire runs replay ${quoteShell(run.id)}`, 'Command'), { class: 'button push' })),
       element('dl', { class: 'facts' }, facts.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text)))),
       run.reason ? element('p', { class: 'hint' }, run.reason) : null,
-      waiting.length ? element('div', { class: 'waiting-note' }, element('h3', {}, `${plural(waiting.length, 'call')} ${waiting.length === 1 ? 'waits' : 'wait'} for approval`), element('p', {}, 'Approve at the terminal:'), waiting.map((call) => element('p', {}, element('code', {}, `toolwire runs resume ${run.id} --approve ${call.id}`)))) : null),
+      waiting.length ? element('div', { class: 'waiting-note' }, element('h3', {}, `${plural(waiting.length, 'call')} ${waiting.length === 1 ? 'waits' : 'wait'} for approval`), element('p', {}, 'Approve at the terminal:'), waiting.map((call) => element('p', {}, element('code', {}, call.command), button('Copy', () => copyText(call.command, 'Command'), { 'aria-label': `Copy the command for ${call.tool}` })))) : null),
     element('section', { class: 'message user' }, element('h3', {}, 'Prompt'), element('p', { class: 'prose' }, run.prompt)),
     run.turns.map((turn) => this.drawTurn(run, turn)));
   }

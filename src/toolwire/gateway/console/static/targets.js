@@ -38,7 +38,7 @@ export class TargetPicker {
     const pill = (option) => element('button', {
       type: 'button', class: `pill ${option.provider ? 'provider' : ''}`, 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
     }, option.title);
-    const group = (label, options) => (options.length ? element('div', { class: 'pills' }, element('span', { class: 'pill-label' }, label), options.map(pill)) : null);
+    const group = (label, options) => (options.length ? element('div', { class: 'pill-group' }, element('span', { class: 'pill-label' }, label), element('div', { class: 'pills' }, options.map(pill))) : null);
     replace(this.buttons, group('Providers', this.options.filter((option) => option.provider)), group('Protocols', this.options.filter((option) => !option.provider)));
   }
 
