@@ -7,7 +7,7 @@ import pytest
 from tests.support.samples.corpus import Recording
 from tests.support.samples.repeats import find_repeats
 
-REQUEST = {"messages": [{"role": "user", "content": "one"}], "stream": True}
+REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": "one"}], "stream": True}
 RESPONSE = {"content": [{"type": "text", "text": "two"}]}
 SSE = 'data: {"delta": {"text": "three"}}\n\n'
 
