@@ -88,6 +88,7 @@ async def _unleash(cluster: Cluster, seed: int, seconds: float) -> tuple[Evidenc
     finally:
         load.stopping.set()
         store.close()
+    evidence.exits = [node.name for node in (*cluster.gateways, *cluster.workers) if node.has_exited]
     stops = [threading.Thread(target=node.stop) for node in (*cluster.gateways, *cluster.workers)]
     for thread in stops:
         thread.start()

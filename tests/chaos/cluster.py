@@ -80,6 +80,11 @@ class Node:
             return int(inner), str(Path(f"/proc/{self.pid}/ns/pid").readlink())
         return None
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether the program was started, and ended although nobody killed it."""
+        return self.process is not None and self.process.poll() is not None
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to toolwire."""
         if (pid := self.pid) is not None:

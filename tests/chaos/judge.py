@@ -45,6 +45,11 @@ def _every_run_ends(evidence: Evidence) -> Verdict:
     return Verdict("every run ends", tuple(violations), _counts(stops))
 
 
+def _no_program_exits(evidence: Evidence) -> Verdict:
+    violations = [f"{name} has ended, although nobody killed it" for name in evidence.exits]
+    return Verdict("no program ends by itself", tuple(violations), f"{len(evidence.kills)} gateways were killed")
+
+
 def _no_effect_twice(evidence: Evidence) -> Verdict:
     payments = [effect for effect in evidence.effects if effect.tool == "pay"]
     violations = [
@@ -222,6 +227,7 @@ def _no_unexpected_errors(evidence: Evidence) -> Verdict:
 
 RULES: tuple[Callable[[Evidence], Verdict], ...] = (
     _every_run_ends,
+    _no_program_exits,
     _no_effect_twice,
     _missing_effects_in_doubt,
     _adopted_in_time,

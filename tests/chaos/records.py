@@ -135,4 +135,6 @@ class Evidence:
     """The addresses of gateways that were killed, and when."""
     listed_unsettled: int = 0
     """The number of them that `toolwire usage` lists."""
+    exits: list[str] = field(default_factory=list)
+    """The programs that ended although nobody killed them."""
     logs: dict[str, str] = field(default_factory=dict)

@@ -68,6 +68,10 @@ def run_goes_on(evidence: Evidence) -> None:
     evidence.runs[0] = replace(evidence.runs[0], stopped="")
 
 
+def worker_exits(evidence: Evidence) -> None:
+    evidence.exits.append("worker-1")
+
+
 def effect_is_repeated(evidence: Evidence) -> None:
     evidence.effects.append(Effect("run_1", "c2", "pay", "a"))
 
@@ -162,6 +166,7 @@ MONEY = "money and tokens equal the providers' count"
     ("falsify", "rule"),
     [
         (run_goes_on, "every run ends"),
+        (worker_exits, "no program ends by itself"),
         (effect_is_repeated, "no effect twice"),
         (doubt_is_hidden, "every missing effect is in doubt"),
         (call_is_missing, "every missing effect is in doubt"),

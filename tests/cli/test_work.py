@@ -1,12 +1,16 @@
 """`toolwire ask --detach`, `toolwire work`, and `toolwire runs follow`, `approve`, `deny` and `cancel`."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import DEADLINE
+from tests.support.postgres import POSTGRES, PostgresServer
 from tests.support.runtime.cli_process import (
     calls_turn,
     run_toolwire,
+    start_toolwire,
     text_reply,
     write_file_call,
     write_script,
@@ -27,9 +31,16 @@ other = "no agent"
 '''
 
 
-def test_detached_run_waits_for_approval_on_a_worker(tmp_path: Path) -> None:
+@pytest.fixture(params=["file", POSTGRES])
+def state(request: pytest.FixtureRequest) -> str:
+    """The configuration of the store of runs."""
+    return "" if request.param == "file" else f'[state]\nurl = "{request.getfixturevalue("postgres_url")}"\n'
+
+
+def test_detached_run_waits_for_approval_on_a_worker(state: str, tmp_path: Path) -> None:
     """Each command is a process of its own; the answer is the one of an attached run."""
-    write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "hello")), text_reply("written"))
+    turns = calls_turn(write_file_call(tmp_path, "a.txt", "hello")), text_reply("written")
+    write_script(tmp_path, *turns, extra_config=state)
     detached = run_toolwire(tmp_path, "ask", "write hello", "--detach")
     assert (detached.code, detached.out.strip()) == (0, detached.run)
     run = detached.run
@@ -57,8 +68,8 @@ def test_detached_run_waits_for_approval_on_a_worker(tmp_path: Path) -> None:
     ]
 
 
-def test_cancelled_run_is_not_executed(tmp_path: Path) -> None:
-    write_script(tmp_path, text_reply("hello"))
+def test_cancelled_run_is_not_executed(state: str, tmp_path: Path) -> None:
+    write_script(tmp_path, text_reply("hello"), extra_config=state)
     run = run_toolwire(tmp_path, "ask", "hello", "--detach").run
     assert run_toolwire(tmp_path, "runs", "cancel", run).code == 0
     assert run_toolwire(tmp_path, "work", "--once").code == 0
@@ -93,3 +104,23 @@ def test_attached_run_names_the_command_that_approves_it(tmp_path: Path) -> None
     run = run_toolwire(tmp_path, "ask", "write hello", "--later").run
     refused = run_toolwire(tmp_path, "runs", "approve", run, "call_1")
     assert (refused.code, f"toolwire runs resume {run} --approve" in refused.err) == (2, True)
+
+
+@pytest.mark.postgres
+def test_worker_starts_before_its_database(private_postgres: PostgresServer, tmp_path: Path) -> None:
+    """Both the store of the worker and that of an agent's module wait."""
+    url = private_postgres.url
+    (tmp_path / "toolwire.toml").write_text(f'[state]\nurl = "{url}"\n')
+    (tmp_path / "keepers.py").write_text(AGENT_MODULE.replace(".state/toolwire/runs.db", url))
+    private_postgres.stop("immediate")
+    worker = start_toolwire(tmp_path, "work", "--agent", "keepers:keeper")
+    assert worker.stderr is not None
+    assert worker.stderr.readline().startswith("worker: waits for the store of runs: postgresql://127.0.0.1:")
+    once = run_toolwire(tmp_path, "work", "--once")
+    assert (once.code, "Connection refused" in once.err) == (2, True)
+    private_postgres.start()
+    lines = iter(worker.stderr.readline, "")
+    assert any("executes the runs of ask@" in line and "agent:keeper" in line for line in lines)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(DEADLINE) == 0
+    worker.close_streams()

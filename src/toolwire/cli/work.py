@@ -1,7 +1,8 @@
 """`toolwire work`: execute the runs that `toolwire ask --detach` and `Agent.run_detached` put into queues."""
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from toolwire.worker import Worker
 
 _FILE = click.Path(path_type=Path)
+_RETRY_INTERVAL = 1.0  # seconds
 
 
 @click.command("work", short_help="Execute detached runs.")
@@ -58,11 +60,36 @@ def command(
         from toolwire.gateway.config import load_config
 
         config = apply_sandbox_flag(load_config(config_path).config, _log, no_sandbox=no_sandbox)
-        runs = open_runs(journal, config)
+
+        def open_agents() -> _Agents:
+            """Open the store of runs, and import the agents, which may open stores as well."""
+            runs = open_runs(journal, config)
+            try:
+                return _Agents(runs, config, agents, has_config_option=config_path is not None)
+            except BaseException:
+                runs.close()
+                raise
+
+        opened = open_agents() if options["once"] else _wait_until_available(open_agents)
         try:
-            sys.exit(_work(runs, _Agents(runs, config, agents, has_config_option=config_path is not None), **options))
+            sys.exit(_work(opened.runs, opened, **options))
         finally:
-            runs.close()
+            opened.runs.close()
+
+
+def _wait_until_available(open_agents: "Callable[[], _Agents]") -> "_Agents":
+    """Return the agents once the server of their stores can be reached, since workers may start before it."""
+    from toolwire.journal.store import JournalUnavailable
+
+    reason = ""
+    while True:
+        try:
+            return open_agents()
+        except JournalUnavailable as error:
+            if str(error) != reason:
+                reason = str(error)
+                _log(f"waits for the store of runs: {reason}")
+        time.sleep(_RETRY_INTERVAL)
 
 
 def _work(runs: "RunStore", agents: "_Agents", *, queues: tuple[str, ...], once: bool, **options: Any) -> int:
@@ -73,12 +100,12 @@ def _work(runs: "RunStore", agents: "_Agents", *, queues: tuple[str, ...], once:
     from toolwire.worker import Worker
 
     served = (ask_queue(), *queues, *(f"agent:{name}" for name in agents.names))
-    _log(f"executes the runs of {', '.join(served)} in {runs.name}")
 
     async def serve() -> None:
         """Run the worker in an event loop."""
         worker = Worker(runs, agents.open, served, log=_log, **options)
         _stop_on_signals(worker)
+        _log(f"executes the runs of {', '.join(served)} in {runs.name}")
         await (worker.drain() if once else worker.serve())
 
     asyncio.run(serve())
@@ -114,7 +141,7 @@ class _Agents:
     def __init__(
         self, runs: "RunStore", config: "Config", targets: tuple[str, ...], *, has_config_option: bool
     ) -> None:
-        self._runs = runs
+        self.runs = runs
         self._config = config
         self._has_config_option = has_config_option
         self._agents: Mapping[str, Agent[Any, Any]] = {
@@ -146,7 +173,7 @@ class _Agents:
         if not self._has_config_option:
             config = replace(original_config(job, config), tools=config.tools)
         require_browser(job, config)
-        return build_agent(job, config, approver=AutoApprover(approver) if job.yes else approver, runs=self._runs)
+        return build_agent(job, config, approver=AutoApprover(approver) if job.yes else approver, runs=self.runs)
 
 
 def _import_agent(target: str) -> "Agent[Any, Any]":

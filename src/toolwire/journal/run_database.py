@@ -26,7 +26,7 @@ from toolwire.journal.sqlite_files import (
     open_database,
     prepare_database,
 )
-from toolwire.journal.store import JournalError
+from toolwire.journal.store import JournalError, JournalUnavailable
 
 SCHEMA = DatabaseSchema(
     migrations=(
@@ -265,7 +265,8 @@ class PostgresRunDatabase:
         try:
             self._connection.open()
         except DatabaseUnusable as error:
-            raise JournalError(f"{self.name}: {error}") from None
+            failure = JournalUnavailable if error.busy else JournalError
+            raise failure(f"{self.name}: {error}") from None
 
     def now(self) -> float:
         """Return the time of the server."""

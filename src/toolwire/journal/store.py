@@ -52,6 +52,10 @@ class JournalError(ToolwireError):
     """The journal can't be opened or read, or does not contain an entry."""
 
 
+class JournalUnavailable(JournalError):
+    """The server of the journal can't be reached; a later attempt may succeed."""
+
+
 class RecordStore(RecordSink, Protocol):
     """Stores records and finds them by id or number."""
 
