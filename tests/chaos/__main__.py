@@ -94,7 +94,7 @@ async def _unleash(cluster: Cluster, seed: int, seconds: float) -> tuple[Evidenc
         thread.start()
     for thread in stops:
         await asyncio.to_thread(thread.join)
-    read_ledger(cluster.database.url, evidence)
+    read_ledger(cluster, evidence)
     read_files(cluster, evidence)
     return evidence, monkey.actions
 

@@ -3,27 +3,25 @@
 import asyncio
 import json
 import random
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import msgspec
+from click.testing import CliRunner
 
 from tests.chaos.agent_runs import PlannedRun
 from tests.chaos.cluster import Cluster, connect
 from tests.chaos.load import Client, Load
 from tests.chaos.records import Answer, CallReport, Effect, Evidence, LedgerRow, RunReport, Served
-from toolwire.gateway.keys.ledger import PostgresLedgerDatabase, UsageLedger
+from toolwire.cli import main
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.recorded_run import RecordedCall, read_turns
 
 _MAX_CONTINUATIONS = 30
 _READERS = 4
-_UNSETTLED_AGE = 3700.0
-"""Seconds after which `toolwire usage` lists a reservation, and more."""
 
 
 async def read_answers(cluster: Cluster, load: Load, evidence: Evidence) -> None:
@@ -117,9 +115,9 @@ def _report_call(call: RecordedCall) -> CallReport:
     return CallReport(call.intent.tool, entry, error)
 
 
-def read_ledger(url: str, evidence: Evidence) -> None:
+def read_ledger(cluster: Cluster, evidence: Evidence) -> None:
     """Read the usage that was booked, and the reservations without an end."""
-    with connect(url) as connection:
+    with connect(cluster.database.url) as connection:
         rows = connection.execute(
             "SELECT owner, provider, sum(requests), sum(input_tokens), sum(output_tokens), sum(nanodollars)"
             " FROM toolwire.usage GROUP BY owner, provider"
@@ -127,9 +125,9 @@ def read_ledger(url: str, evidence: Evidence) -> None:
         evidence.ledger = [LedgerRow(str(row[0]), str(row[1]), *map(_integer, row[2:])) for row in rows]
         reservations = connection.execute("SELECT id, owner, nanodollars FROM toolwire.reservations").fetchall()
         evidence.unsettled = {str(id): (str(owner), _integer(nanodollars)) for id, owner, nanodollars in reservations}
-    ledger = UsageLedger(PostgresLedgerDatabase(url), clock=lambda: time.time() + _UNSETTLED_AGE)
-    evidence.listed_unsettled = len(ledger.unsettled())
-    ledger.close()
+    usage = CliRunner().invoke(main, ["usage", "--config", str(cluster.folder / "gateway.toml"), "--json"])
+    printed = json.loads(usage.stdout)
+    evidence.listed_unsettled = printed["in_progress"]["requests"] + len(printed["unsettled"])
 
 
 def _integer(value: object) -> int:

@@ -21,6 +21,9 @@ _GROUPS: "dict[str, Callable[[UsageRow], str]]" = {
 }
 _COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read", "cache_write", "unpriced")
 _DAY_SECONDS = 86_400
+_UNSETTLED_SECONDS = 3600
+"""The age of a reservation from which its gateway was probably killed."""
+_MAX_LISTED = 20
 
 
 @click.command("usage", short_help="Print what keys have used, in tokens and dollars.")
@@ -43,23 +46,34 @@ def command(config_path: Path | None, by: str, days: int, *, as_json: bool) -> N
       toolwire usage --by day --json
     """
     with report_bad_input():
-        rows, unsettled = _read_ledger(config_path, days)
+        rows, reservations = _read_ledger(config_path, days)
     sums = _sum_rows(rows, _GROUPS[by])
+    oldest = time.time() - _UNSETTLED_SECONDS
+    unsettled = [one for one in reservations if one.at < oldest]
+    in_progress = [one for one in reservations if one.at >= oldest]
+    dollars = sum(one.nanodollars for one in in_progress) / 1e9
     if as_json:
         entries = [{by: name, **counts} for name, counts in sums]
-        print_json({"usage": entries, "unsettled": [_describe_reservation(one) for one in unsettled]})
+        reserved = {"requests": len(in_progress), "dollars": dollars}
+        described = [_describe_reservation(one) for one in unsettled]
+        print_json({"usage": entries, "in_progress": reserved, "unsettled": described})
         return
     if not rows:
         print_line(f"no usage in the last {days} days", err=True)
     else:
         _print_table(by, sums)
-    for one in unsettled:
+    if in_progress:
+        requests = "1 request" if len(in_progress) == 1 else f"{len(in_progress)} requests"
+        print_line((f"in progress: {requests}, at most ${dollars:.4f}", "muted"), err=True)
+    for one in unsettled[:_MAX_LISTED]:
         text = f"unsettled: {one.id} of {one.owner}, at most ${one.nanodollars / 1e9:.4f} for {one.model}"
         print_line((text, "warning"), err=True)
+    if len(unsettled) > _MAX_LISTED:
+        print_line((f"and {len(unsettled) - _MAX_LISTED} more, which --json lists", "warning"), err=True)
 
 
 def _read_ledger(config_path: Path | None, days: int) -> "tuple[list[UsageRow], list[Reservation]]":
-    """Return the usage of the last days, and the reservations that gateways left behind."""
+    """Return the usage of the last days, and the reservations of requests that have not ended."""
     from toolwire.gateway.config import load_config
     from toolwire.gateway.keys.ledger import IN_MEMORY, day_of
     from toolwire.gateway.keys.ledger_file import open_ledger
@@ -70,7 +84,7 @@ def _read_ledger(config_path: Path | None, days: int) -> "tuple[list[UsageRow], 
         raise BadInput('the gateway keeps its usage in memory (state.path = ":memory:"): set a file')
     ledger = open_ledger(section, os.environ)
     try:
-        return ledger.usage_since(day_of(time.time() - (days - 1) * _DAY_SECONDS)), ledger.unsettled()
+        return ledger.usage_since(day_of(time.time() - (days - 1) * _DAY_SECONDS)), ledger.reservations()
     except DatabaseUnusable as error:
         raise BadInput(f"usage: {error}") from None
     finally:

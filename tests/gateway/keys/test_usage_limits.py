@@ -1,8 +1,11 @@
 """Limits of keys: reserved before a request is sent, settled when it ends, on both databases."""
 
 import asyncio
+import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,13 +40,21 @@ CENT = 10_000_000
 
 
 @pytest.fixture(params=["sqlite", POSTGRES])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[UsageLedger]:
-    if request.param == "sqlite":
-        opened = UsageLedger(SqliteLedgerDatabase(tmp_path / "usage.db"), clock=lambda: NOON)
-    else:
-        opened = UsageLedger(PostgresLedgerDatabase(request.getfixturevalue("postgres_url")), clock=lambda: NOON)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    return tmp_path / "usage.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def ledger(location: Path | str) -> Iterator[UsageLedger]:
+    opened = open_ledger_at(location)
     yield opened
     opened.close()
+
+
+def open_ledger_at(location: Path | str) -> UsageLedger:
+    is_file = isinstance(location, Path)
+    database = SqliteLedgerDatabase(location) if is_file else PostgresLedgerDatabase(str(location))
+    return UsageLedger(database, clock=lambda: NOON)
 
 
 def reservation(id: str, *, cents: int = 0, tokens: int = 0, at: float = NOON) -> Reservation:
@@ -110,7 +121,7 @@ def test_request_alone_may_exceed_what_is_left(ledger: UsageLedger) -> None:
 
 def test_reservation_of_a_killed_gateway_counts_and_is_listed(ledger: UsageLedger) -> None:
     ledger.reserve(replace(KEY, dollars_per_month=1.0), reservation("a", cents=99, at=NOON - 7200))
-    assert [one.id for one in ledger.unsettled()] == ["a"]
+    assert [one.id for one in ledger.reservations()] == ["a"]
     with pytest.raises(LimitExceeded, match=r"\$0.9900 reserved"):
         ledger.reserve(replace(KEY, dollars_per_month=1.0), reservation("b", cents=2))
 
@@ -127,6 +138,23 @@ def test_repeated_writes_count_once(ledger: UsageLedger) -> None:
     with pytest.raises(LimitExceeded, match="500 are used or reserved"):
         ledger.reserve(section, reservation("b", tokens=501))
     ledger.reserve(section, reservation("c", tokens=500))
+
+
+def test_concurrent_requests_of_several_gateways_stay_within_the_limits(location: Path | str) -> None:
+    section = replace(KEY, dollars_per_day=1.0, requests_per_minute=100)
+
+    def reserve(gateway: int) -> int:
+        """Reserve from a gateway of its own, as often as possible; return how often it was."""
+        ledger, count = open_ledger_at(location), 0
+        with contextlib.suppress(LimitExceeded):
+            for number in range(20):
+                ledger.reserve(section, reservation(f"{gateway}-{number}", cents=11))
+                count += 1
+        ledger.close()
+        return count
+
+    with ThreadPoolExecutor(4) as gateways:
+        assert sum(gateways.map(reserve, range(4))) == 9  # the tenth would need more than is left
 
 
 # ---- in the gateway
@@ -281,7 +309,7 @@ def test_requests_that_end_while_the_database_is_down_are_booked_later(private_p
             await asyncio.to_thread(private_postgres.start)
             ledger = UsageLedger(PostgresLedgerDatabase(private_postgres.url))
             await wait_until_async(lambda: ledger.usage_since("2026-01-01"))
-            assert ledger.unsettled(0) == []
+            assert ledger.reservations() == []
             ledger.close()
 
     run_async(work())
@@ -318,7 +346,10 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
     }
     ledger.add("b1", [UsageRow(day="2999-01-01", owner="alice", nanodollars=50 * CENT, **used)])
     ledger.add("b2", [UsageRow(day="2999-01-02", owner="", unpriced=1, **used | {"model": "local"})])
-    ledger.reserve(replace(KEY, dollars_per_day=1.0), reservation("ex_1", cents=3, at=1.0))
+    for number in range(22):
+        ledger.reserve(replace(KEY, requests_per_minute=99), reservation(f"ex_{number}", cents=3, at=float(number)))
+    for id in ("ex_new", "ex_newer"):
+        ledger.reserve(replace(KEY, requests_per_minute=99), reservation(id, cents=2, at=time.time()))
     ledger.close()
 
     def usage(*arguments: str) -> Any:
@@ -332,10 +363,13 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
         ["(no", "key)", "2", "1,500", "0", "20", "$0.0000*"],
         ["total", "4", "3,000", "0", "40", "$0.5000*"],
     ]
-    assert usage().stderr.splitlines() == [
+    notes = usage().stderr.splitlines()
+    assert notes[:3] == [
         "* without 1 request to models whose price is unknown",
-        "unsettled: ex_1 of alice, at most $0.0300 for p/m",
+        "in progress: 2 requests, at most $0.0400",
+        "unsettled: ex_0 of alice, at most $0.0300 for p/m",
     ]
+    assert (len(notes), notes[-1]) == (23, "and 2 more, which --json lists")
     assert [line.split()[0] for line in usage("--by", "model").stdout.splitlines()] == [
         "openai/gpt-5",
         "openai/local",
@@ -346,4 +380,5 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
         ("2999-01-01", 0.5, 0),
         ("2999-01-02", 0.0, 1),
     ]
-    assert found["unsettled"][0]["key"] == "alice"
+    assert (found["unsettled"][0]["key"], len(found["unsettled"])) == ("alice", 22)
+    assert found["in_progress"] == {"requests": 2, "dollars": 0.04}

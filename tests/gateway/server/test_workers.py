@@ -1,6 +1,7 @@
 """`toolwire serve --workers`: real processes, killed, restarted and stopped, and their shared memory."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.assertions import non_empty
 from tests.support.gateway.process import (
@@ -20,8 +22,11 @@ from tests.support.gateway.process import (
     serve_with_workers,
     wait_for_process,
 )
+from tests.support.postgres import POSTGRES
 from tests.support.runtime.fork_server import run_forked, start_forked
+from toolwire.cli import main
 from toolwire.gateway.config import parse_config
+from toolwire.gateway.keys.client_key import create_secret, hash_secret
 from toolwire.gateway.server.gateway import build_gateway, make_shared_resources
 from toolwire.gateway.server.workers import reloads_on_hangup
 
@@ -147,6 +152,67 @@ def test_workers_share_the_limit_of_streams(tmp_path: Path) -> None:
         wait_for_process(lambda: len(set(gateway.workers) - {first}) == 2)
         wait_for_process(lambda: streams(gateway) == 1)
         stack.enter_context(open_stream(gateway))
+
+
+@pytest.fixture(params=["file", POSTGRES])
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The section of the state, in the folder of the user or in a database."""
+    if request.param == "file":
+        return f'path = "{tmp_path}/state.db"'
+    return f'url = "{request.getfixturevalue("postgres_url")}"'
+
+
+def keyed_config(state: str, **limits: float) -> tuple[str, dict[str, str]]:
+    """Return a configuration with a limited key, and the headers of its client."""
+    secret = create_secret()
+    rules = "".join(f"{name} = {value}\n" for name, value in limits.items())
+    config = f"""
+[server]
+seal_keys = ["a key of all replicas"]
+[state]
+{state}
+[keys.alice]
+hash = "{hash_secret(secret)}"
+{rules}
+[models."*"]
+prices = {{input = 1.0, output = 1.0}}
+"""
+    return config, {"authorization": f"Bearer {secret}"}
+
+
+def test_workers_share_responses_and_the_money_of_keys(state: str, tmp_path: Path) -> None:
+    config, headers = keyed_config(state, dollars_per_month=0.000_001)
+    (tmp_path / "toolwire.toml").write_text(config)
+    body = {"model": "any-name", "input": "Say heliotrope.", "store": True}
+    with serve_with_workers(tmp_path, "--workers", "2") as gateway:
+        wait_for_process(lambda: len(gateway.workers) == 2)
+        first, second = gateway.workers
+        with gateway.only_worker(first):
+            stored = gateway.send("POST", "/v1/responses", body, headers)
+            assert stored.status_code == 200
+        with gateway.only_worker(second):
+            found = gateway.send("GET", f"/v1/responses/{stored.json()['id']}", None, headers)
+            assert (found.status_code, found.json()["id"]) == (200, stored.json()["id"])
+            refused = gateway.send("POST", "/v1/responses", body, headers)
+            assert (refused.status_code, "has reached its limit" in refused.text) == (429, True)
+
+
+def test_request_of_a_killed_gateway_keeps_its_reservation(state: str, tmp_path: Path) -> None:
+    config, headers = keyed_config(state, dollars_per_month=1)
+    with serve_slow_upstream(tmp_path, config), contextlib.ExitStack() as stack:
+        gateway = stack.enter_context(serve_with_workers(tmp_path, "--model", "up/m"))
+        body = {**MESSAGES_REQUEST, "max_tokens": 600_000, "stream": True}
+        stream = stack.enter_context(gateway.stream(body, headers))
+        assert stream.status_code == 200
+        gateway.process.kill()
+        gateway.process.wait(PROCESS_DEADLINE)
+        usage = CliRunner().invoke(main, ["usage", "--config", str(tmp_path / "toolwire.toml"), "--json"])
+        reserved = json.loads(usage.stdout)["in_progress"]
+        assert reserved["requests"] == 1
+        assert 0.6 < reserved["dollars"] < 0.7
+        replacement = stack.enter_context(serve_with_workers(tmp_path, "--model", "up/m"))
+        refused = replacement.send("POST", "/v1/messages", body, headers)
+        assert (refused.status_code, "$0.0000 are spent and $0.6" in refused.text) == (429, True)
 
 
 def streams(gateway: GatewayProcess) -> int:

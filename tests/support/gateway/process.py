@@ -101,6 +101,15 @@ class GatewayProcess:
     def post(self, body: object) -> httpx.Response:
         return httpx.post(f"{self.root}/v1/messages", json=body, timeout=PROCESS_DEADLINE)
 
+    def send(self, method: str, path: str, body: object, headers: dict[str, str]) -> httpx.Response:
+        return httpx.request(method, self.root + path, json=body, headers=headers, timeout=PROCESS_DEADLINE)
+
+    def stream(
+        self, body: object, headers: dict[str, str] | None = None
+    ) -> contextlib.AbstractContextManager[httpx.Response]:
+        """Open a stream and wait for its head."""
+        return httpx.stream("POST", f"{self.root}/v1/messages", json=body, headers=headers, timeout=PROCESS_DEADLINE)
+
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.root + path, timeout=PROCESS_DEADLINE)
 
@@ -186,6 +195,4 @@ def serve_slow_upstream(home: Path, extra_config: str = "") -> Iterator[threadin
 
 def open_stream(gateway: GatewayProcess) -> contextlib.AbstractContextManager[httpx.Response]:
     """Open a stream and wait for its first event."""
-    return httpx.stream(
-        "POST", f"{gateway.root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=PROCESS_DEADLINE
-    )
+    return gateway.stream({**MESSAGES_REQUEST, "stream": True})

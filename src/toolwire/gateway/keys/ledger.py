@@ -124,7 +124,7 @@ _ADD_BATCH = "INSERT INTO usage_batches (id, at) VALUES (:id, :at) ON CONFLICT (
 _DROP_BATCHES = "DELETE FROM usage_batches WHERE at < :before"
 _BATCH_SECONDS = 86_400.0  # in which a batch may be added again
 _SETTLE = "DELETE FROM reservations WHERE id = :id"
-_SELECT_UNSETTLED = "SELECT id, owner, at, model, nanodollars FROM reservations WHERE at < :before ORDER BY at"
+_SELECT_RESERVATIONS = "SELECT id, owner, at, model, nanodollars FROM reservations ORDER BY at"
 _SELECT_USAGE = """
 SELECT
     day, owner, provider, model, requests, input_tokens, output_tokens, cache_read, cache_write, nanodollars, unpriced
@@ -295,10 +295,10 @@ class UsageLedger:
             rows = connection.execute(_SELECT_USAGE, {"since": day}).fetchall()
         return [UsageRow(**dict(zip(UsageRow.__struct_fields__, row, strict=True))) for row in rows]
 
-    def unsettled(self, seconds: float = 3600) -> list[Reservation]:
-        """Return the reservations older than `seconds`; most belong to gateways that were killed."""
+    def reservations(self) -> list[Reservation]:
+        """Return the reservations of requests in progress, and of those whose gateways were killed, oldest first."""
         with self._database.transaction() as connection:
-            rows = connection.execute(_SELECT_UNSETTLED, {"before": self._clock() - seconds}).fetchall()
+            rows = connection.execute(_SELECT_RESERVATIONS, {}).fetchall()
         return [
             Reservation(id=id, owner=owner, at=at, model=model, nanodollars=nanodollars)
             for id, owner, at, model, nanodollars in rows
