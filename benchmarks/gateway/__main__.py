@@ -10,7 +10,7 @@ import secrets
 import signal
 import sys
 
-from benchmarks.gateway import console, delays, report
+from benchmarks.gateway import console, console_instructions, delays, report
 from benchmarks.gateway.bench import SATURATED, Bench, start_bench
 from benchmarks.gateway.noise import measure_journal
 from benchmarks.gateway.peers import OTHERS
@@ -40,7 +40,9 @@ def main() -> int:
     print(f"seed {options.seed} (repeat with --seed {options.seed})", flush=True)
     sizes = {"scale": options.scale, "slice_seconds": options.slice}
     with start_bench(options.seed, names, options.path, others, **sizes) as bench:
-        if options.console:
+        if options.instructions:
+            console_instructions.count_console(bench, workloads)
+        elif options.console:
             console.measure_console(bench, workloads, options.rounds or console.ROUNDS, options.starts)
         else:
             _run(bench, workloads, heavy, options)
@@ -62,6 +64,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-delays", dest="delays", action="store_false", help="skip stalls, first tokens and memory")
     parser.add_argument("--journal", action="store_true", help="also measure with the journal; takes some minutes")
     parser.add_argument("--console", action="store_true", help="measure the console instead; takes four minutes")
+    parser.add_argument(
+        "--instructions", action="store_true", help="with --console, count instructions in valgrind; five minutes"
+    )
     parser.add_argument("--starts", type=int, default=console.STARTS, help="starts of the gateway with --console")
     parser.add_argument(
         "--markdown", action="store_true", help="also print the costs as in docs/reference/performance.md"

@@ -109,7 +109,7 @@ class SwitchedGateway(Struct):
         disabled = self._slice(workload)
         self._reload(workload, is_enabled=True)
         closed = self._slice(workload)
-        with _open_page(self.peer.port):
+        with open_page(self.peer.port):
             opened = self._slice(workload)
         closed_again = self._slice(workload)
         self._reload(workload, is_enabled=False)
@@ -131,13 +131,7 @@ class SwitchedGateway(Struct):
         """Let the gateway load its configuration, and warm up."""
         self.config.write_text(self.enabled_config + ("" if is_enabled else _OFF), encoding="ascii")
         os.kill(self.peer.process.pid, signal.SIGHUP)
-        page = urllib.request.Request(f"http://127.0.0.1:{self.peer.port}/", headers={"accept": "text/html"})
-
-        def is_served() -> bool:
-            with urllib.request.urlopen(page, timeout=10) as answer:
-                return bool(answer.headers["content-type"].startswith("text/html"))
-
-        _wait_until(lambda: is_served() is is_enabled)
+        wait_until(lambda: is_page_served(self.peer.port) is is_enabled)
         self.bench.measure(self.peer, workload, workload.warm_up, SATURATED)
 
 
@@ -154,8 +148,15 @@ def _gateway(bench: Bench, folder: Path) -> Iterator[SwitchedGateway]:
         yield SwitchedGateway(bench, peer, config, config.read_text("ascii"))
 
 
+def is_page_served(port: int) -> bool:
+    """Return whether the console is enabled."""
+    page = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"accept": "text/html"})
+    with urllib.request.urlopen(page, timeout=_DEADLINE) as answer:
+        return bool(answer.headers["content-type"].startswith("text/html"))
+
+
 @contextlib.contextmanager
-def _open_page(port: int) -> Iterator[None]:
+def open_page(port: int) -> Iterator[None]:
     """Read the live feed as a page does, from when it has the exchanges of before."""
     has_history = threading.Event()
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -180,7 +181,7 @@ def _open_page(port: int) -> Iterator[None]:
             reader.join()
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until the gateway has loaded its configuration."""
     deadline = time.monotonic() + _DEADLINE
     for _ in itertools.takewhile(lambda _: not condition(), itertools.count()):

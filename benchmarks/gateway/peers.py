@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +138,12 @@ def _cpu_clock(pid: int) -> int:
     return (~pid << 3) | 2
 
 
-def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = "") -> Peer:
+def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = "", command: Sequence[str] = ()) -> Peer:
+    """Start the gateway; `command` replaces its program."""
     port, config = free_port(), folder / f"{name}.toml"
     config.write_text(_TOOLWIRE.format(port=port, upstream=upstream) + more, encoding="ascii")
-    command = [str(Path(sys.executable).with_name("toolwire")), "serve", "--config", str(config)]
-    return Peer(name, port, _start(name, command, port, folder))
+    program = command or [str(Path(sys.executable).with_name("toolwire"))]
+    return Peer(name, port, _start(name, [*program, "serve", "--config", str(config)], port, folder))
 
 
 def journal(folder: Path, upstream: int) -> Peer:

@@ -84,7 +84,7 @@ class ExchangeFeed:
                 sent_at, opened_at = 0.0, self._buffer.last_number
                 while not self.is_closed and not viewer.is_expired():
                     events = []
-                    if (own := await self._next_batch(viewer, position, is_first=sent_at == 0)) is not None:
+                    if (own := await self.next_batch(viewer, position, is_first=sent_at == 0)) is not None:
                         positions[self._worker] = position.encode()
                         events.append(_encode_event(positions, own))
                     while not peer_batches.empty():
@@ -101,7 +101,7 @@ class ExchangeFeed:
             self._watchers -= 1
             self._buffer.unwatch()
 
-    async def _next_batch(self, viewer: Viewer, position: FeedPosition, *, is_first: bool) -> bytes | None:
+    async def next_batch(self, viewer: Viewer, position: FeedPosition, *, is_first: bool) -> bytes | None:
         """Return the next batch as JSON, and advance the position; None if nothing changed."""
         is_reset = is_first and position.number == 0
         finished = self._buffer.after(position.number, MAX_ROWS)

@@ -1,5 +1,7 @@
 """Exchanges as rows of the console's list."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from toolwire.canonical.errors import Loss
@@ -30,6 +32,8 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
     method: str = ""
     client: str = ""
     client_model: str = ""
+    key: str = ""
+    """Name of the key in `[keys]`."""
     provider: str = ""
     protocol: str = ""
     """Protocol of the provider."""
@@ -59,13 +63,15 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
 class RowBuilder:
     """Builds the rows of exchanges."""
 
-    def __init__(self, router: Router, prices: PriceBook) -> None:
+    def __init__(self, router: Router, prices: PriceBook, key_names: Mapping[str, str]) -> None:
+        """`key_names` are the names of keys by tenant."""
         self._router = router
-        self.prices = prices
+        self._prices = prices
+        self._key_names = key_names
 
     async def build(self, exchanges: list[BufferedExchange]) -> list[ExchangeRow]:
         """Return the rows of exchanges, with their costs."""
-        await self.prices.load({(exchange.record.provider, exchange.record.model) for exchange in exchanges})
+        await self._prices.load({(exchange.record.provider, exchange.record.model) for exchange in exchanges})
         return [self._row(exchange) for exchange in exchanges]
 
     def _row(self, exchange: BufferedExchange) -> ExchangeRow:
@@ -81,6 +87,7 @@ class RowBuilder:
             method=record.method,
             client=record.client,
             client_model=record.client_model[:MAX_TEXT],
+            key=self._key_names.get(exchange.tenant, ""),
             provider=record.provider,
             protocol="" if provider is None else provider.protocol,
             model=record.model[:MAX_TEXT],
@@ -98,7 +105,7 @@ class RowBuilder:
         )
         if usage is not None:
             row.input, row.output, row.cache_read = usage.input_tokens, usage.output_tokens, usage.cache_read
-            row.cost = self.prices.known_price(record.provider, record.model, usage)
+            row.cost = self._prices.known_price(record.provider, record.model, usage)
         if exchange.losses:
             row.losses = count_losses(exchange.losses)
             row.loss_texts = describe_losses(exchange.losses)

@@ -64,6 +64,10 @@ class Authenticator:
             return None
         return principal
 
+    def key_names(self) -> dict[str, str]:
+        """Return the names of the keys in `[keys]` by tenant."""
+        return {one.tenant: one.key.name for one in self._client_keys.values() if one.key is not None}
+
     def key_quota(self, limit: int) -> int:
         """Return how many of `limit` uses one key may hold; a single key may hold all."""
         return limit if len(self._keys) + len(self._client_keys) < 2 else max(1, int(limit * self._key_share))

@@ -230,3 +230,9 @@ def record_runs(folder: Path) -> list[str]:
         toolwire.Agent(model, tools=tools, policy=policy, approver=Postponing(), journal=path).run(prompt).id
         for prompt, model in prompts.items()
     ]
+
+
+async def other_site(scope: Any, receive: Any, send: Any) -> None:
+    """Serve an empty page of another site."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+    await send({"type": "http.response.body", "body": b"<!doctype html><title>other</title>"})

@@ -19,6 +19,8 @@ const PURPOSES = {
 /** Build the button that captures the bodies of the next exchanges. */
 export const captureButton = (app, onclick = () => {}) => button('Capture bodies for 15 minutes', () => { onclick(); app.switchCapture(); }, { class: 'button primary' });
 
+const requestedModel = (row) => row.client_model || row.model || row.path;
+
 export class ExchangeDetail {
   constructor(app, id, tab, onClose) {
     this.app = app;
@@ -80,6 +82,7 @@ export class ExchangeDetail {
       ['Calls', row.calls ? Object.entries(row.calls).map(([outcome, count]) => `${count} ${outcome.replaceAll('_', ' ')}`).join(', ') : ''],
       ['Failovers', row.failovers ? String(row.failovers) : ''],
       ['Strict', data?.strict ?? ''],
+      ['Key', row.key ?? ''],
     ].filter(([, text]) => text);
     const tools = element('div', { class: 'detail-tools' },
       iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: data?.bodies ? 'Copy the client’s request as a curl command (c)' : 'This needs captured bodies', disabled: !data?.bodies }),
@@ -88,7 +91,7 @@ export class ExchangeDetail {
       data?.bodies?.request ? this.playgroundLink() : null,
       element('a', { class: 'button', href: `/console/api/export/${encodeURIComponent(this.id)}`, download: `toolwire-${this.id}.zip`, title: 'Download as a zip file for a bug report, without secrets' }, icon('download'), element('span', {}, 'Export')));
     replace(this.head,
-      element('div', { class: 'detail-title' }, iconButton('back', 'Back to the list', this.onClose, { isCompact: true, class: 'button compact narrow-only' }), statusBadge(row), element('h2', {}, row.client_model || row.model || row.path), lossChips(row.losses), iconButton('close', 'Close (Esc)', this.onClose, { isCompact: true, class: 'button compact wide-only push' })),
+      element('div', { class: 'detail-title' }, iconButton('back', 'Back to the list', this.onClose, { isCompact: true, class: 'button compact narrow-only' }), statusBadge(row), element('h2', {}, requestedModel(row)), lossChips(row.losses), iconButton('close', 'Close (Esc)', this.onClose, { isCompact: true, class: 'button compact wide-only push' })),
       element('p', { class: 'detail-path' },
         row.client ? element('span', { class: 'protocol' }, protocolTitle(row.client)) : null, element('code', {}, `${row.method ?? 'POST'} ${row.path}`),
         row.provider ? [element('span', { class: 'route-arrow', 'aria-label': 'to' }, '→'), element('span', { class: 'protocol' }, protocolTitle(row.protocol)), element('strong', {}, `${row.provider}/${row.model ?? ''}`)] : null),
@@ -210,7 +213,7 @@ export class ExchangeDetail {
       data.losses.length > losses.length ? element('p', {}, button(`See what was lost in the ${other}`, () => this.selectTab(other), { class: 'link' })) : null,
     ] : null;
     return element('div', { class: 'missing' }, known, element('section', { class: 'capture-box' }, element('h3', {}, PURPOSES[tab]),
-      element('p', {}, data.missing_bodies === 'evicted' ? 'This needs the bodies, which were dropped from memory for those of later exchanges.' : 'This needs the bodies, which were not captured for this exchange.'),
+      element('p', {}, data.missing_bodies === 'evicted' ? 'This needs the bodies, which were dropped from memory for those of later exchanges. Send the request again.' : 'This needs the bodies, which were not captured for this exchange. Capture them, and send the request again.'),
       this.captureSteps()));
   }
 
@@ -219,14 +222,19 @@ export class ExchangeDetail {
     const { app } = this;
     if (!app.session.is_admin) return element('p', { class: 'faint' }, 'Ask an admin of this gateway to capture bodies.');
     if (app.isCapturing) {
-      const { client, client_model: model } = this.data.row;
-      const captured = [...app.store.rows.values()].findLast((row) => row.has_bodies && row.client === client && row.client_model === model);
+      const captured = [...app.store.rows.values()].findLast((row) => row.has_bodies && !row.is_open);
       this.isWaiting ||= app.capture !== null && this.hasSwitchedOn;
-      return [element('p', { class: 'waiting-line' }, element('span', { class: 'pulse', 'aria-hidden': true }), this.isWaiting ? 'Send the request again: the next exchange opens here.' : 'Bodies of new exchanges are captured. Send the request again.'),
-        captured ? element('p', {}, element('a', { href: `#/exchanges/${encodeURIComponent(captured.id)}/${this.tab}` }, `Or open the latest exchange of ${captured.client_model || captured.path} that was captured`)) : null,
+      return [element('p', { class: 'waiting-line' }, element('span', { class: 'pulse', 'aria-hidden': true }), this.isWaiting ? `Send the request again: the next exchange of ${requestedModel(this.data.row)} opens here.` : 'Bodies of new exchanges are captured. Send the request again.'),
+        captured ? element('p', {}, element('a', { href: `#/exchanges/${encodeURIComponent(captured.id)}/${this.tab}` }, `Or open the latest captured exchange, of ${requestedModel(captured)}`)) : null,
         this.tab === 'elsewhere' ? element('p', {}, element('a', { href: '#/playground' }, 'Or paste a request into the playground')) : null];
     }
     return [captureButton(app, () => { this.hasSwitchedOn = true; }), element('p', { class: 'faint' }, 'Bodies stay in the memory of the gateway. This page never shows keys.')];
+  }
+
+  /** Return whether an exchange is the one that was sent again to have its bodies. */
+  awaits(row) {
+    const own = this.data?.row;
+    return Boolean(this.isWaiting && row.has_bodies && !row.is_open && row.client === own.client && row.client_model === own.client_model);
   }
 
   copyCurl() {

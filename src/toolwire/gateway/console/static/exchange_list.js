@@ -90,7 +90,7 @@ export class ExchangeList {
   buildToolbar() {
     const { filter } = this.store;
     this.search = element('input', {
-      type: 'search', class: 'search-input', placeholder: 'Search models, errors, lost fields', title: 'Words, or status:4xx, provider:…, model:…, client:…, loss:…, is:stream', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
+      type: 'search', class: 'search-input', placeholder: 'Search models, errors, lost fields', title: 'Words, or status:4xx, provider:…, model:…, client:…, key:…, loss:…, is:stream', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
       oninput: () => this.store.setFilter({ search: this.search.value }),
       onkeydown: (event) => { if (event.key === 'Escape' || event.key === 'Enter' || event.key === 'ArrowDown') { event.preventDefault(); event.stopPropagation(); this.grid.focus(); } },
     });

@@ -7,7 +7,7 @@ export function describeExchange(row) {
   const calls = Object.values(row.calls ?? {}).reduce((sum, count) => sum + count, 0);
   const protocols = row.protocol && row.protocol !== row.client ? `${row.client} → ${row.protocol}` : row.client;
   return [
-    row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated',
+    row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated', row.key && `key ${row.key}`,
   ].filter(Boolean);
 }
 

@@ -17,7 +17,7 @@ export class ExchangesView {
     this.onRows = (event) => {
       const row = event.detail.find((candidate) => candidate.id === this.detail?.id);
       if (row) this.detail.update(row);
-      const captured = this.detail?.isWaiting && event.detail.find((candidate) => candidate.has_bodies && !candidate.is_open);
+      const captured = event.detail.find((candidate) => this.detail?.awaits(candidate));
       if (captured) location.hash = `#/exchanges/${encodeURIComponent(captured.id)}/${this.detail.tab}`;
     };
     app.store.addEventListener('rows', this.onRows);

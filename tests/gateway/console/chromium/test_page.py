@@ -1,6 +1,5 @@
-"""Contents that attack the page, other sites, sign-in, reconnects, accessibility, and many exchanges."""
+"""Sign-in, reconnects, accessibility, and many exchanges, in a real Chromium."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -16,165 +14,17 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from tests.gateway.console.chromium.console_setup import (
     ConsoleGateway,
-    chat_request,
     claude_request,
+    other_site,
     record_runs,
     run_console_gateway,
     send_traffic,
 )
 from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.servers.asgi import serve_app
-from toolwire.upstream.simulator.app import Simulator
-from toolwire.upstream.simulator.script import parse_script
 
 ROWS = ".rows-spacer .row"
 AXE = Path(os.environ.get("TOOLWIRE_AXE", "") or ".cache/console/node_modules/axe-core/axe.min.js")
-PAYLOADS = [
-    "<img src=x onerror=window.hacked=1>",
-    "<script>window.hacked=1</script>",
-    '"><svg onload=window.hacked=1>',
-    "javascript:window.hacked=1",
-    "'-alert(1)-'",
-    "${window.hacked=1}",
-    "</textarea><iframe src=javascript:parent.hacked=1>",
-]
-
-
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_contents_are_only_ever_text(console: ConsoleGateway, browser: Browser, payload: str, tmp_path: Path) -> None:
-    """The payload stands in every field that a client controls, and the simulated model repeats it."""
-    violations: list[str] = []
-    page = console.open_page(browser)
-    page.on("console", lambda message: violations.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: violations.append(str(error)))
-    page.on("dialog", lambda dialog: violations.append(dialog.message))
-    tool = {"name": "t", "description": payload, "input_schema": {"type": "object", "properties": {payload: {}}}}
-    request = claude_request(
-        f"groq/{payload}",
-        system=payload,
-        tools=[tool],
-        messages=[{"role": "user", "content": payload}],
-        metadata={"user_id": payload, payload: payload},
-        **{payload: {payload: [payload]}},
-    )
-    console.post("/v1/messages", request)
-    console.post("/v1/messages", request | {"stream": True})
-    console.post("/v1/chat/completions", chat_request(payload, payload))  # an error that quotes the model
-    console.client.get(f"{console.url}/{payload.replace('/', '%2f')}")
-    expect(page.locator(ROWS)).to_have_count(4)
-    assert payload in page.locator(".rows-spacer").inner_text()
-    for row in range(2, 6):
-        page.locator(f"{ROWS}[aria-rowindex='{row}']").click()
-        expect(page.locator(".detail-title")).to_be_visible()
-        for tab in page.get_by_role("tab").all_inner_texts():
-            page.get_by_role("tab", name=tab.split("\n")[0]).click()
-            for marker in page.locator(".event").all()[:6]:
-                marker.click()
-    page.evaluate("location.hash = '#/playground'")
-    page.get_by_label("Body", exact=True).fill(json.dumps(request))
-    expect(page.locator(".playground-result .pane").first).to_be_visible()
-    page.evaluate("location.hash = '#/status'")
-    expect(page.locator("svg.chart").first).to_be_visible()
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, iframe, script:not([type=module])").count() == 0
-    assert violations == []
-
-
-def test_errors_and_answers_of_a_model_are_only_text(browser: Browser, tmp_path: Path) -> None:
-    payload = PAYLOADS[0]
-    script = {
-        "turns": [
-            {"text": payload},
-            {"calls": [{"name": payload, "arguments": {payload: payload}}]},
-            {"error": {"kind": "invalid_request", "message": payload}},
-        ]
-    }
-    with ExitStack() as stack:
-        simulator = Simulator(["openai-chat"], script=parse_script(json.dumps(script).encode(), "script", toml=False))
-        url = stack.enter_context(serve_app(simulator))
-        extra = f'[providers.evil]\nprotocol = "openai-chat"\nbase_url = "{url}"\napi_key = "a-key-of-evil"\n'
-        gateway = run_console_gateway(stack, tmp_path, extra=extra)
-        gateway.capture_bodies()
-        for _ in script["turns"]:
-            gateway.post("/v1/messages", claude_request("evil/m", stream=False))
-        page = gateway.open_page(browser)
-        expect(page.locator(ROWS)).to_have_count(3)
-        for row in (2, 3, 4):
-            page.locator(f"{ROWS}[aria-rowindex='{row}']").click()
-            page.get_by_role("tab", name="Response").click()
-            expect(page.locator(".detail")).to_contain_text("window.hacked=1")
-        assert page.evaluate("window.hacked") is None
-        page.context.close()
-
-
-def test_browser_enforces_the_policy(console: ConsoleGateway, browser: Browser) -> None:
-    page = console.open_page(browser)
-    expect(page.locator(".feed-state.live")).to_be_attached()
-    blocked = page.evaluate(
-        """() => { try { document.body.innerHTML = '<b>x</b>'; return false } catch (error) { return error.name } }"""
-    )
-    assert blocked == "TypeError"  # Trusted Types
-    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => error.name)") == "TypeError"
-
-
-def test_page_requests_nothing_from_anywhere_else(console: ConsoleGateway, browser: Browser) -> None:
-    send_traffic(console)
-    page = console.open_page(browser)
-    requested: list[str] = []
-    page.on("request", lambda request: requested.append(request.url))
-    for view in ("exchanges", "playground", "runs", "status"):
-        page.goto(f"{console.url}/#/{view}")
-        page.reload()
-        page.wait_for_selector("#view > *")
-    assert requested
-    assert [url for url in requested if not url.startswith(console.url + "/")] == []
-
-
-async def other_site(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
-    await send({"type": "http.response.body", "body": b"<!doctype html><title>other</title>"})
-
-
-ATTACK = """async url => {
-    const outcomes = [];
-    const attempts = [
-        ['session', {}],
-        ['feed', {}],
-        ['capture', { method: 'POST', body: '{"seconds": 60}' }],
-        ['run', { method: 'POST', body: '{}', mode: 'no-cors' }],
-    ];
-    for (const [path, options] of attempts) {
-        try {
-            const response = await fetch(`${url}/console/api/${path}`, options);
-            outcomes.push(response.type === 'opaque' ? 'opaque' : await response.text());
-        } catch {
-            outcomes.push('blocked');
-        }
-    }
-    const frame = document.createElement('iframe');
-    frame.src = `${url}/`;
-    document.body.append(frame);
-    await new Promise(resolve => { frame.onload = resolve; });
-    try {
-        outcomes.push(frame.contentDocument === null ? 'isolated' : 'readable');
-    } catch {
-        outcomes.push('isolated');
-    }
-    return outcomes;
-}"""
-
-
-def test_another_site_can_neither_read_nor_act(console: ConsoleGateway, browser: Browser) -> None:
-    with serve_app(other_site) as url:
-        page = browser.new_context().new_page()
-        page.goto(url)
-        outcome = page.evaluate(ATTACK, console.url)
-        assert outcome[:3] == ["blocked"] * 3
-        assert outcome[3] in ("blocked", "opaque")
-        assert outcome[4] == "isolated"
-        assert console.app.console is not None
-        assert (console.app.console.buffer.capture_seconds or 0) > 60
-        page.context.close()
 
 
 def test_sign_in_and_out(browser: Browser, tmp_path: Path) -> None:
