@@ -142,9 +142,6 @@ def _count_costs(folder: Path) -> ConsoleCosts:
 def _work() -> None:
     """Do what the console does for exchanges, with marks between the parts."""
     config = parse_config(_CONFIG, {})
-        '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "key-of-the-upstream"\n',
-        {},
-    )
     app = build_gateway(config).app
     assert app.console is not None
     request = ClientRequest(codec=PROTOCOLS["anthropic"], body=b"{}", route=Route(), tenant="")
