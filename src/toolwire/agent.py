@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack, cast
 
@@ -154,7 +154,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self._fallbacks = _names("fallbacks", fallbacks)
         self._approver = approver
         self._config = resolve_config(config)
-        self._toolbox = Toolbox(with_search_backend(tools, self._config.search))
+        self._toolbox = Toolbox(with_search_backend(_list_tools(tools), self._config.search))
         self._runs = RunStore(journal) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)
@@ -165,7 +165,7 @@ class Agent(Generic[OutputT_co, DepsT]):
             policy=policy or Policy(),
             limits=limits or RunLimits(),
             repair=repair,
-            model=merge_settings(settings),
+            model=merge_settings(settings, keywords=Agent.__init__.__kwdefaults__ or ()),
             output=None if output is str else OutputType(output),
             output_retries=output_retries,
             redactor=Redactor(_names("secrets", secrets)),
@@ -581,6 +581,13 @@ def _names(option: str, values: Sequence[str]) -> tuple[str, ...]:
     if isinstance(values, str):
         raise TypeError(f"{option} must be a list of texts, not one text")
     return tuple(values)
+
+
+def _list_tools(tools: Any) -> Sequence[ToolSource]:
+    """Return the tools; raise `TypeError` for a text or a single tool in place of a list."""
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools={tools!r} is invalid: use a list, such as tools=[weather]")
+    return tuple(tools)
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:

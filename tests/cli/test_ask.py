@@ -38,13 +38,14 @@ def test_without_configuration_the_simulator_is_announced_once(tmp_path: Path) -
     done = run_toolwire(tmp_path, "ask", "hello there")
     assert done.code == 0
     assert done.out.startswith("I am a simulated model, so all I can do is repeat: hello there\n")
-    first, usage, where = done.err.splitlines()
+    first, usage, where, how = done.err.splitlines()
     assert (
         first == "toolwire: no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
     )
     assert usage.startswith("finished: 1 turn, 0 calls, ")
     assert " tokens in, " in usage
-    assert where == f"{done.run} in {tmp_path}/.state/toolwire/runs.db; continue with: toolwire ask --continue '...'"
+    assert where == f"{done.run} in {tmp_path}/.state/toolwire/runs.db"
+    assert how == "continue with: toolwire ask --continue '...'"
 
 
 def test_configured_provider_is_used_without_simulator_note(tmp_path: Path) -> None:

@@ -79,3 +79,8 @@ def parse_example(example: str) -> None:
     except click.BadParameter as error:  # the files of an example do not exist
         if not re.search(r"(No such file or directory|does not exist\.)$", error.message):
             raise
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_lines_fit_80_columns(name: str) -> None:
+    assert [line for line in show_help(*name.split()).splitlines() if len(line) > 80] == []

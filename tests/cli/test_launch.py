@@ -260,7 +260,7 @@ def test_program_that_cannot_run_is_a_one_line_error(desk: UserMachine, root: st
     (desk.folder / "bin" / "claude").write_bytes(b"\x00not a program")
     package = AGENTS["claude"].package
     message = f"Error: can't run {desk.folder}/bin/claude: Exec format error; try npm install -g {package}\n"
-    assert desk.launch("claude") == (2, message)
+    assert desk.launch("claude", "--model", "up/m") == (2, message)
 
 
 def test_unknown_models_are_refused_before_the_agent_starts(desk: UserMachine, root: str) -> None:
@@ -296,7 +296,7 @@ def test_running_gateway_that_requires_a_key_is_used_with_that_of_the_environmen
     (desk.folder / "work" / "toolwire.toml").write_text(f"[server]\nport = {root.rpartition(':')[2]}\n")
     message = f"the gateway at {root} needs a key: set TOOLWIRE_KEY to one of its keys, or start another one"
     assert desk.launch("claude", TOOLWIRE_KEY="") == (2, f"Error: {message} with --new-gateway\n")
-    assert desk.launch("claude", TOOLWIRE_KEY=KEY) == (0, "")
+    assert desk.launch("claude", "--model", "up/m", TOOLWIRE_KEY=KEY) == (0, "")
     assert desk.record.environment["ANTHROPIC_AUTH_TOKEN"] == KEY
 
 
@@ -475,3 +475,18 @@ def test_provider_that_cannot_be_reached_is_named_before_the_agent_starts(
     assert len(said.splitlines()) == 1
     assert "unset: environment variable NOT_SET is not set" in desk.launch("claude", "--model", "unset/m")[1]
     assert desk.launch("claude", "--model", "openai/gpt-5.5") == (0, "")
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_agent_whose_own_models_nobody_serves_is_named_before_it_starts(
+    desk: UserMachine, providers_url: str, name: str
+) -> None:
+    (desk.folder / "work" / "toolwire.toml").write_text(
+        f'[server]\nport = 9\n[providers.other]\nprotocol = "openai-chat"\nbase_url = "{providers_url}"\n'
+    )
+    code, output = desk.launch(name)
+    assert code == 0
+    assert f"no provider serves the models that {name} uses by itself" in output
+    assert output.endswith("choose one with --model PROVIDER/MODEL (`toolwire models` lists them)\n")
+    assert desk.launch(name, "--model", "other/m") == (0, "")
+    assert desk.launch(name, TOOLWIRE_MODEL="other/m") == (0, "")

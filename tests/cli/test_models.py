@@ -55,6 +55,13 @@ def test_models_are_listed_as_json(config: Path) -> None:
     assert by_id["fast"]["model"] == "claude-haiku-4-5"
 
 
+def test_providers_that_fail_alike_are_named_together(tmp_path: Path) -> None:
+    path = tmp_path / "toolwire.toml"
+    provider = '[providers.{}]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\n'
+    path.write_text(provider.format("one") + provider.format("two"))
+    assert models("--config", str(path)).stderr.count(": can't connect to 127.0.0.1:9") == 1
+
+
 def test_failures_have_exit_codes(config: Path) -> None:
     assert models("down", "--config", str(config)).exit_code == 1
     unknown = models("anthropc", "--config", str(config))

@@ -24,12 +24,17 @@ from toolwire.journal.store import open_record_store
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def run_in_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
-    """Run a command whose stdout is a terminal of this width, and return its lines with their escape sequences."""
+def run_in_terminal(folder: Path, columns: int, *arguments: str, err: bool = False, **variables: str) -> list[str]:
+    """Run a command whose stdout is a terminal of this width, and return its lines with their escape sequences.
+
+    With `err`, stderr is the terminal, too.
+    """
     handle, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {name: value for name, value in cli_environment(folder).items() if name != "COLUMNS"} | variables
-    process = start_forked(*arguments, folder=folder, environment=environment, stdout=end, stderr=subprocess.DEVNULL)
+    process = start_forked(
+        *arguments, folder=folder, environment=environment, stdout=end, stderr=end if err else subprocess.DEVNULL
+    )
     os.close(end)
     output = b""
     try:
@@ -75,6 +80,22 @@ def test_no_line_is_wider_than_the_terminal(arguments: list[str], columns: int, 
     assert lines
     texts = [_ANSI.sub("", line) for line in lines]
     assert [text for text in texts if text_width(text) > columns and len(text.split()) > 1] == []
+
+
+@pytest.mark.parametrize("prompt", ["hello", "fail"])
+def test_run_is_wrapped_at_words_and_its_commands_can_be_copied(prompt: str, tmp_path: Path) -> None:
+    failing = prompt == "fail"
+    message = "the provider is overloaded, and so answers nothing " * 3
+    (tmp_path / "turns.json").write_text(
+        json.dumps({"turns": [{"error": {"kind": "overloaded", "message": message}}] * 9})
+    )
+    config = "[simulator]\nscript = 'turns.json'\n" if failing else ""
+    (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
+    lines = [_ANSI.sub("", line) for line in run_in_terminal(tmp_path, 80, "ask", prompt, "--no-tools", err=True)]
+    drawn = [line.rpartition("\r")[2] for line in lines]
+    assert [line for line in drawn if text_width(line) > 80 and len(line.split()) > 1] == []
+    command = "toolwire runs resume run_" if failing else "toolwire ask --continue '...'"
+    assert drawn[-1].startswith(f"continue with: {command}")
 
 
 def test_rows_take_one_line_and_are_aligned(folder: Path) -> None:

@@ -51,6 +51,8 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     build_setup: Callable[[LaunchTarget], LaunchSetup]
     # The arguments that resume a session.
     resume: str
+    # A model that it requests if the user names none.
+    usual_model: str = DEFAULT_MODEL
     has_small_model: bool = False
 
 
@@ -262,6 +264,7 @@ AGENTS = {
         protocols=("anthropic",),
         build_setup=_claude_setup,
         resume="--resume ID",
+        usual_model="claude-sonnet-4-5",
         has_small_model=True,
     ),
     "codex": AgentProgram(
@@ -270,6 +273,7 @@ AGENTS = {
         protocols=("openai-responses",),
         build_setup=_codex_setup,
         resume="resume ID",
+        usual_model="gpt-5.5",
     ),
     "gemini": AgentProgram(
         executable="gemini",
@@ -277,6 +281,7 @@ AGENTS = {
         protocols=("gemini",),
         build_setup=_gemini_setup,
         resume="--resume",
+        usual_model="gemini-3-pro-preview",
     ),
     "opencode": AgentProgram(
         executable="opencode",

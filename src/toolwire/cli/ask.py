@@ -62,15 +62,14 @@ def command(**options: Any) -> None:
     need your approval, unless a rule allows them; without a terminal they are denied. Piped input is passed to the
     model as data. Ctrl-C stops the run, and every run can be resumed: see `toolwire runs`.
 
-    \b
     Exit codes: 0 finished, 1 stopped by a limit or failed, 2 bad input, 3 waiting for an approval, 130 Ctrl-C.
 
     \b
     Examples:
       toolwire ask "what does this project do?"
       git diff | toolwire ask "review this" --model anthropic/claude-sonnet-4-5
-      toolwire ask "make the tests pass" --allow 'run_shell_command(command=make test*)'
-      toolwire ask "what does it cost?" --browser https://shop.example.org --allow 'computer(kind=click)'
+      toolwire ask "fix the tests" --allow 'run_shell_command(command=make *)'
+      toolwire ask "what does it cost?" --browser https://shop.example.org
     """
     with report_bad_input():
         sys.exit(_run_ask(**options))

@@ -14,12 +14,13 @@ _VARIABLE = "_TOOLWIRE_COMPLETE"
 def command(shell: str) -> None:
     """Print the script that completes toolwire's commands, options and values in SHELL.
 
-    Values are completed too: protocols, agents, hosts, providers, and the ids of runs and recorded exchanges.
+    Values are completed too: protocols, agents, hosts, providers, and the ids of runs and recorded exchanges. In zsh,
+    the line `fpath+=~/.zfunc` must stand before `compinit` in ~/.zshrc.
 
     \b
     Examples:
-      toolwire completion bash > ~/.local/share/bash-completion/completions/toolwire
-      toolwire completion zsh > ~/.zfunc/_toolwire     # with fpath+=~/.zfunc before compinit in ~/.zshrc
+      toolwire completion bash >> ~/.bash_completion
+      toolwire completion zsh > ~/.zfunc/_toolwire
       toolwire completion fish > ~/.config/fish/completions/toolwire.fish
     """
     completer = get_completion_class(shell)

@@ -101,7 +101,7 @@ def command(
     \b
     Examples:
       toolwire launch claude --model openai/gpt-5.5
-      toolwire launch codex --model anthropic/claude-sonnet-4-5 -- exec "Fix the tests."
+      toolwire launch codex --model ollama/qwen3-coder -- exec "Fix the tests."
       toolwire launch claude -- --resume SESSION
     """
     agent = AGENTS[name]
@@ -131,19 +131,22 @@ def command(
         ):
             if small_model is not None:
                 _fetch_context(gateway, api_key, small_model)
+            if model is None:
+                _report_unserved_model(gateway, api_key, name, agent)
             target = LaunchTarget(
                 gateway_url=gateway.url,
                 api_key=api_key,
                 model=model,
                 small_model=small_model,
                 protocol=protocol or agent.protocols[0],
-                context=_fetch_context(gateway, api_key, model),
+                context=None if model is None else _fetch_context(gateway, api_key, model),
                 config_folder=_project_folder(name, Path.cwd()),
             )
             exit_code = _run_agent(program, agent, target, arguments)
     if sys.stderr.isatty():
         options = "".join(f" {option} {shlex.quote(value)}" for option, value in selected.items() if value is not None)
-        click.echo(f"resume a session with: toolwire launch {name}{options} -- {agent.resume}", err=True)
+        click.echo("resume a session with:", err=True)
+        click.echo(f"  toolwire launch {name}{options} -- {agent.resume}", err=True)
     sys.exit(exit_code)
 
 
@@ -171,19 +174,45 @@ def _project_folder(name: str, project: Path) -> Path:
     return folder
 
 
-def _fetch_context(gateway: GatewayForAgent, api_key: str, model: str | None) -> int | None:
-    """Return the context window of a model, as the gateway knows it; None if it does not, or without a model.
+def _fetch_context(gateway: GatewayForAgent, api_key: str, model: str) -> int | None:
+    """Return the context window of a model, as the gateway knows it; None if it does not.
 
     Raises `BadInput` for a key that the gateway rejects, and for a model that it does not serve.
     """
+    status, body = _fetch_model(gateway, api_key, model)
+    if status == HTTPStatus.NOT_FOUND:
+        cause = f" (the gateway at {gateway.url} was already running: {_NEW_GATEWAY})" if gateway.is_shared else ""
+        raise BadInput(f"{body['error']['message']}{cause}")
+    context = body.get("context_length")
+    return context if isinstance(context, int) else None
+
+
+def _report_unserved_model(gateway: GatewayForAgent, api_key: str, name: str, agent: AgentProgram) -> None:
+    """Write to stderr if no provider serves the models that the agent requests by itself.
+
+    Raises `BadInput` for a key that the gateway rejects.
+    """
+    from toolwire.cli.output.terminal import print_line
+
+    status, _ = _fetch_model(gateway, api_key, agent.usual_model)
+    if status == HTTPStatus.NOT_FOUND:
+        example = "" if agent.usual_model == DEFAULT_MODEL else f", such as {agent.usual_model}"
+        text = f" no provider serves the models that {name} uses by itself{example}: choose one with --model "
+        print_line(("warning:", "warning"), f"{text}PROVIDER/MODEL (`toolwire models` lists them)", err=True)
+
+
+def _fetch_model(gateway: GatewayForAgent, api_key: str, model: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of the gateway's answer about a model; 0 and nothing if there is none.
+
+    Raises `BadInput` for a key that the gateway rejects.
+    """
     connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=_START_TIMEOUT)
     try:
-        path = f"/v1/models/{quote(model or DEFAULT_MODEL)}"
-        connection.request("GET", path, headers={"authorization": f"Bearer {api_key}"})
+        connection.request("GET", f"/v1/models/{quote(model)}", headers={"authorization": f"Bearer {api_key}"})
         response = connection.getresponse()
         body = json.loads(response.read(_LIMIT_MODEL))
     except (OSError, http.client.HTTPException, ValueError):
-        return None
+        return 0, {}
     finally:
         connection.close()
     if response.status == HTTPStatus.UNAUTHORIZED:
@@ -191,13 +220,7 @@ def _fetch_context(gateway: GatewayForAgent, api_key: str, model: str | None) ->
         raise BadInput(
             f"the gateway at {gateway.url} {problem}: set TOOLWIRE_KEY to one of its keys, or {_NEW_GATEWAY}"
         )
-    if model is None:
-        return None
-    if response.status == HTTPStatus.NOT_FOUND:
-        cause = f" (the gateway at {gateway.url} was already running: {_NEW_GATEWAY})" if gateway.is_shared else ""
-        raise BadInput(f"{body['error']['message']}{cause}")
-    context = body.get("context_length")
-    return context if isinstance(context, int) else None
+    return response.status, body
 
 
 @contextmanager
@@ -218,7 +241,9 @@ def _temporary_folder(name: str) -> Iterator[Path]:
 def _note_on_terminal(text: str) -> None:
     """Write a note to stderr if a person reads it there; scripts get only the agent's own output."""
     if sys.stderr.isatty():
-        click.echo(text, err=True)
+        from toolwire.cli.output.terminal import print_line
+
+        print_line(text, err=True)
 
 
 @contextmanager

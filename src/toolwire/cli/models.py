@@ -44,8 +44,9 @@ def command(provider: str | None, config_path: Path | None, timeout: float, *, a
         config = load_config(config_path).config
         with show_progress("asking the providers for their models"):
             models, errors = asyncio.run(_fetch_models(config, provider, timeout))
-    for name, error in errors.items():
-        print_line((f"{name}: {error}", "warning"), err=True)
+    for error in dict.fromkeys(errors.values()):
+        names = ", ".join(name for name, reason in errors.items() if reason == error)
+        print_line((f"{names}: {error}", "warning"), err=True)
     if as_json:
         _print_json(models)
     else:

@@ -108,7 +108,10 @@ def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: str | 
     """Run the agent to its end, write its events, and return the exit code."""
     end, code = asyncio.run(_follow_events(agent, start, output))
     if not isinstance(output, JsonOutput) and journal is not None:
-        output.write_line(_resume_hint(end, journal), "muted")
+        location, *commands = _resume_hint(end, journal)
+        output.write_sentence(location, "muted")
+        for line in commands:
+            output.write_line(line, "muted")
     return code
 
 
@@ -160,12 +163,14 @@ def exit_code(end: RunEnded) -> int:
     return {"finished": EXIT_FINISHED, "waiting": EXIT_WAITING}.get(end.stopped, EXIT_STOPPED)
 
 
-def _resume_hint(end: RunEnded, journal: str) -> str:
-    """Return the line that names the run, its file and the command to continue it."""
+def _resume_hint(end: RunEnded, journal: str) -> list[str]:
+    """Return the lines that name the run, its file and the commands to continue it, each of which can be copied."""
     home = Path.home()
     name = f"~{journal.removeprefix(str(home))}" if journal.startswith(f"{home}/") else journal
     location = f"{end.run} in {name}"
     if end.stopped in ANSWER_STOP_CAUSES:
-        return f"{location}; continue with: toolwire ask --continue '...'"
-    first_step = f"toolwire runs show {end.run}, then " if end.stopped == "waiting" else ""
-    return f"{location}; continue with: {first_step}toolwire runs resume {end.run}"
+        return [location, "continue with: toolwire ask --continue '...'"]
+    resume = f"continue with: toolwire runs resume {end.run}"
+    if end.stopped == "waiting":
+        return [location, f"see the call with: toolwire runs show {end.run}", resume]
+    return [location, resume]

@@ -51,6 +51,7 @@ def command(
       toolwire serve --model anthropic/claude-sonnet-4-5
     """
     with report_bad_input():
+        from toolwire.cli.output.terminal import print_line
         from toolwire.gateway.config import load_config, override_journal, override_server
         from toolwire.gateway.server.launch import run_gateway
 
@@ -64,7 +65,8 @@ def command(
 
         def echo(text: str) -> None:
             """Print the start-up message."""
-            click.echo(text, err=True)
+            for line in text.splitlines():
+                print_line(line, indent=4, err=True)
 
         exit_code = run_gateway(load, default_model(model), workers, echo)
     sys.exit(exit_code)

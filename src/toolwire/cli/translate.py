@@ -86,7 +86,7 @@ def command(
     \b
     Examples:
       toolwire translate --from anthropic --to openai-chat < request.json
-      toolwire translate --from openai-chat --to anthropic --kind stream < answer.sse
+      toolwire translate --from gemini --to anthropic --kind stream < answer.sse
     """
     option_values = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results, "cache": cache}
     options = {name: value for name, value in option_values.items() if value is not None}

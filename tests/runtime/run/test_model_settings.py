@@ -55,6 +55,16 @@ def test_unknown_settings_and_tools_are_errors_with_suggestions() -> None:
         agent.run("Hi", temprature=1)  # type: ignore[call-arg]
     with pytest.raises(ToolwireError, match='did you mean "add"'):
         agent.run("Hi", tool_choice="ad")
+    with pytest.raises(TypeError, match="unknown setting 'instruction'; did you mean \"instructions\""):
+        Agent(ScriptedModel(), instruction="Be brief.")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"unknown setting 'max_turns'; use Agent\(limits=RunLimits\(turns=...\)\)"):
+        agent.run("Hi", max_turns=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("tools", ["add", add])
+def test_tools_that_are_no_list_are_an_error(tools: Any) -> None:
+    with pytest.raises(TypeError, match=r"tools=.*add.* is invalid: use a list, such as tools=\[weather\]"):
+        Agent(ScriptedModel(), tools=tools)
 
 
 def test_fallback_models_answer_when_the_first_is_overloaded() -> None:

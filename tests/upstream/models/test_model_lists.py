@@ -107,7 +107,7 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others(clock: Clo
         assert errors == {
             "broken": "sent no list of models",
             "odd": "sent no list of models",
-            "refusing": "the list of models has status 401",
+            "refusing": "key rejected (401)",
             "slow": "no list of models within 300 seconds",
         }
 

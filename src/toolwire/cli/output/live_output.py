@@ -145,6 +145,11 @@ class LiveOutput(TextOutput):
         self._end_line()
         self._console.print(Text(text, style=style), soft_wrap=True)
 
+    def write_sentence(self, text: str, style: str = "") -> None:
+        """Write a line of prose above the live area, wrapped at words."""
+        self._end_line()
+        self._console.print(Text(text, style=style))
+
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Hide the live area and hold back events while the user is asked something."""

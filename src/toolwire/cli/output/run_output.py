@@ -171,6 +171,10 @@ class TextOutput:
         self._err.write(f"{text}\n")
         self._err.flush()
 
+    def write_sentence(self, text: str, style: str = "") -> None:
+        """Write a line of prose to stderr, which a terminal wraps at words."""
+        self.write_line(text, style)
+
     def write_prompt(self, text: str) -> None:
         """Write a prompt to stderr without a newline."""
         self._err.write(text)
@@ -197,7 +201,7 @@ class TextOutput:
 
     def write_note(self, text: str) -> None:
         """Write a message from toolwire itself."""
-        self.write_line(f"toolwire: {truncate_line(text, 1000)}", "warning")
+        self.write_sentence(f"toolwire: {truncate_line(text, 1000)}", "warning")
 
     def on_call_ended(self, event: CallEnded) -> None:
         """Write the call with its status and duration, and the first line of its result."""
@@ -221,7 +225,7 @@ class TextOutput:
 
     def on_run_ended(self, event: RunEnded) -> None:
         """Write how the run ended, with its counts and duration."""
-        self.write_line(
+        self.write_sentence(
             format_run_end(event, time.monotonic() - self._started_at),
             "muted" if event.stopped == "finished" else "warning",
         )

@@ -105,9 +105,9 @@ def startup_message(gateway: Gateway) -> str:
         f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_AUTH_TOKEN={key} claude",
         f"  codex -c openai_base_url={root}/v1",
         f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
-        f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python your_agent.py",
+        f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python agent.py",
         f"  OLLAMA_HOST={root} ollama run MODEL",
-        "or let toolwire configure it: toolwire launch claude | codex | gemini | opencode | qwen",
+        "or let toolwire configure it: toolwire launch claude|codex|gemini|opencode|qwen",
     ]
     return "\n".join(lines)
 

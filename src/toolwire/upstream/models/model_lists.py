@@ -8,6 +8,7 @@ fails keeps its last list, and is not asked again for half a minute.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,6 +111,8 @@ class ModelLists:
             return ProviderModels(error=str(error))
         except TimeoutError:
             return ProviderModels(error=f"no list of models within {self._timeout:g} seconds")
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return ProviderModels(error=f"key rejected ({response.status})")
         if response.status != 200:
             return ProviderModels(error=f"the list of models has status {response.status}")
         models = await asyncio.to_thread(read_list, provider.protocol, data)
