@@ -10,6 +10,7 @@ import toolwire
 
 NAMES = [
     "Agent",
+    "AgentWarning",
     "ApprovalRequest",
     "Approver",
     "Browser",
@@ -66,6 +67,7 @@ NAMES = [
     "Translation",
     "TurnEnded",
     "TurnStarted",
+    "Url",
     "Usage",
     "WebFetch",
     "WebSearch",

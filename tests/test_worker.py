@@ -17,12 +17,13 @@ from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.postgres import POSTGRES
 from tests.support.runtime.worker_program import LEASE_SECONDS, QUEUE, lease_terms, paying_agent
 from toolwire import Policy
-from toolwire.agent import Agent, RunMetadata
+from toolwire.agent import Agent
 from toolwire.journal import listener
 from toolwire.journal.runs import RunStore, StoredDecision, TakenRun
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.recorded_run import read_turns
+from toolwire.runtime.run.settings import RunMetadata
 from toolwire.worker import MAX_ATTEMPTS, Worker
 
 

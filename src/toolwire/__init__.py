@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
-    from toolwire.canonical.content import Citation, Inline, Media, Message, Text, ToolCall
+    from toolwire.canonical.content import Citation, Inline, Media, Message, Text, ToolCall, Url
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
     from toolwire.canonical.response import Response, Usage
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.run.hooks import Denied, Hooks, ModelTurn, ProposedCall
     from toolwire.runtime.run.limits import RunLimits
     from toolwire.runtime.run.model_settings import ModelSettings
-    from toolwire.runtime.run.result import Run, RunFailed, RunStream
+    from toolwire.runtime.run.result import AgentWarning, Run, RunFailed, RunStream
     from toolwire.runtime.run.session import Session
     from toolwire.runtime.run.state import PendingCall, RunState
     from toolwire.runtime.tool import RateLimit, Tool, ToolContext, ToolError, ToolOutput
@@ -61,6 +61,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentWarning",
     "ApprovalRequest",
     "Approver",
     "Browser",
@@ -117,6 +118,7 @@ __all__ = [
     "Translation",
     "TurnEnded",
     "TurnStarted",
+    "Url",
     "Usage",
     "WebFetch",
     "WebSearch",
@@ -137,6 +139,7 @@ __all__ = [
 
 _MODULES = {
     "Agent": "agent",
+    "AgentWarning": "runtime.run.result",
     "ApprovalRequest": "runtime.calls.approval",
     "Approver": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",
@@ -193,6 +196,7 @@ _MODULES = {
     "Translation": "translation.body",
     "TurnEnded": "runtime.run.events",
     "TurnStarted": "runtime.run.events",
+    "Url": "canonical.content",
     "Usage": "canonical.response",
     "WebFetch": "runtime.hosted_tools",
     "WebSearch": "runtime.hosted_tools",

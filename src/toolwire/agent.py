@@ -13,15 +13,14 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 import msgspec
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Media, Message, Text
+from toolwire.canonical.content import Message, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.gateway.config import ConfigSource, resolve_config
 from toolwire.gateway.config.search import with_search_backend
@@ -43,13 +42,15 @@ from toolwire.runtime.run.handoff import handoff_tool
 from toolwire.runtime.run.hooks import Denied, Hooks
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop
-from toolwire.runtime.run.model_settings import ModelSettings, merge_settings
+from toolwire.runtime.run.model_settings import SETTING_NAMES, ModelSettings, merge_settings
+from toolwire.runtime.run.option_checks import check_agent_options, check_deps, check_names, text_list
 from toolwire.runtime.run.output import OutputType
+from toolwire.runtime.run.prompt import Prompt, check_history, prompt_message
 from toolwire.runtime.run.recorded_run import ImageBudget
-from toolwire.runtime.run.result import OutputT_co, Run, RunStream
+from toolwire.runtime.run.result import OutputT_co, Run, RunStream, warn_of
 from toolwire.runtime.run.session import Session
 from toolwire.runtime.run.session_history import SessionHistory
-from toolwire.runtime.run.settings import RunAgent, RunOptions, RunSettings
+from toolwire.runtime.run.settings import RunAgent, RunMetadata, RunOptions, RunSettings
 from toolwire.runtime.run.state import RunState, run_ended
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
@@ -58,20 +59,8 @@ from toolwire.runtime.search.embedding import Embed
 from toolwire.runtime.tool import CallDeferred, DepsT, Tool, ToolContext, ToolOutput, ToolSource
 from toolwire.runtime.toolbox import Toolbox
 
-Prompt: TypeAlias = str | Sequence[Text | Media]
 _TEXT: Any = str
 _NO_DEPS: Any = type(None)
-
-
-class RunMetadata(Struct, frozen=True, kw_only=True):
-    """The data stored when a run starts, needed to resume it."""
-
-    agent: str
-    model: str
-    messages: tuple[Message, ...]
-    facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
-    settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
-    session: str | None = None  # the session that the run belongs to; `messages` is then only the prompt
 
 
 class Agent(Generic[OutputT_co, DepsT]):
@@ -89,7 +78,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         policy: Rules that allow, deny or require approval for tool calls.
         instructions: The system prompt, or a function of the `RunContext` that returns it for each turn.
         deps: The type of the dependencies that a run gets (`run(..., deps=...)`) and that tools find in
-            `ToolContext[Deps]`. Only type checkers use it.
+            `ToolContext[Deps]`. With it, a run without `deps` raises `TypeError`.
         prepare_tools: A function of the `RunContext` and the agent's tools that returns the tools of each turn.
         hooks: Functions that run before and after each model request and tool call, and may change or deny it.
         limits: Bounds on turns, time, model requests, tokens and money.
@@ -147,14 +136,20 @@ class Agent(Generic[OutputT_co, DepsT]):
         secrets: Sequence[str] = (),
         **settings: Unpack[ModelSettings],
     ) -> None:
+        check_names(settings, Agent.__init__, SETTING_NAMES)
+        lists = {"tools": tools, "handoffs": handoffs, "hooks": hooks}
+        check_agent_options(policy=policy, limits=limits, output=output, deps=deps, lists=lists)
         self.name = name
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)
         self._model = model
-        self._fallbacks = _names("fallbacks", fallbacks)
+        self._fallbacks = text_list("fallbacks", fallbacks)
+        if self._fallbacks and not isinstance(model, str | None):
+            raise TypeError("fallbacks need a model name: a Model has its own connection")
+        self._deps_type = deps
         self._approver = approver
         self._config = resolve_config(config)
-        self._toolbox = Toolbox(with_search_backend(_list_tools(tools), self._config.search))
+        self._toolbox = Toolbox(with_search_backend(tools, self._config.search))
         self._runs = RunStore(journal) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)
@@ -165,11 +160,11 @@ class Agent(Generic[OutputT_co, DepsT]):
             policy=policy or Policy(),
             limits=limits or RunLimits(),
             repair=repair,
-            model=merge_settings(settings, keywords=Agent.__init__.__kwdefaults__ or ()),
+            model=merge_settings(settings),
             output=None if output is str else OutputType(output),
             output_retries=output_retries,
-            redactor=Redactor(_names("secrets", secrets)),
-            deferred_tools=DeferredTools(search_above, always=_names("always_offered", always_offered), embed=embed),
+            redactor=Redactor(text_list("secrets", secrets)),
+            deferred_tools=DeferredTools(search_above, always=text_list("always_offered", always_offered), embed=embed),
             code=code,
         )
 
@@ -235,6 +230,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         """Resume an interrupted run from the journal; finished steps are not repeated."""
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
+        check_deps(self._deps_type, deps)
         return self._resume(self._runs.find(run), RunOptions(deps=deps))
 
     def continue_taken(self, taken: TakenRun, approver: Approver) -> RunStream[OutputT_co]:
@@ -252,9 +248,9 @@ class Agent(Generic[OutputT_co, DepsT]):
         """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
-            """Read the run's events to the end."""
-            async for _ in self._events(run, options):
-                pass
+            """Read the run's events to the end, and pass its warnings on, since no one else reads them."""
+            async for event in self._events(run, options):
+                warn_of(event)
 
         if has_running_loop():
             run.attach_task(asyncio.ensure_future(consume()))
@@ -268,7 +264,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         options: RunOptions,
         *,
         resumed: bool = False,
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncGenerator[RunEvent, None]:
         """Yield the events of a run, and close its resources at the end."""
         state = run.state
         loop, step_log = await self._open_loop(state, options, resumed=resumed)
@@ -310,6 +306,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         settings: ModelSettings,
     ) -> RunOptions:
         """Return the options of a new run."""
+        check_names(settings, Agent.run, SETTING_NAMES)
+        check_deps(self._deps_type, deps)
         if session is not None:
             self._require_journal("sessions")
             check_session_id(session)
@@ -339,9 +337,9 @@ class Agent(Generic[OutputT_co, DepsT]):
 
     def start(self, prompt: Prompt, *, history: Sequence[Message] = (), deps: DepsT | None = None) -> RunState:
         """Create the state of a run without starting it. Its steps pass `deps` to tools."""
-        parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
+        check_history(history)
         run_id = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
-        messages = (*history, Message(role="user", parts=parts))
+        messages = (*history, prompt_message(prompt))
         return RunState(run=run_id, messages=messages, deps=deps, agent=self.name)
 
     def step(self, state: RunState | Prompt) -> RunState:
@@ -369,11 +367,11 @@ class Agent(Generic[OutputT_co, DepsT]):
         loop, step_log = await self._open_loop(state, RunOptions(deps=state.deps), resumed=state.turn > 0)
         try:
             if state.pending:
-                async for _ in loop.execute_turn(state):
-                    pass
+                async for event in loop.execute_turn(state):
+                    warn_of(event)
             if state.stopped is None:
-                async for _ in loop.request_turn(state):
-                    pass
+                async for event in loop.request_turn(state):
+                    warn_of(event)
         except ModelFailed as failure:
             state.stopped, state.reason = "failed", str(failure)
         except Denied as denial:
@@ -574,20 +572,6 @@ class Agent(Generic[OutputT_co, DepsT]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _names(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts of an option; raise `TypeError` for a single text, whose characters would be taken for them."""
-    if isinstance(values, str):
-        raise TypeError(f"{option} must be a list of texts, not one text")
-    return tuple(values)
-
-
-def _list_tools(tools: Any) -> Sequence[ToolSource]:
-    """Return the tools; raise `TypeError` for a text or a single tool in place of a list."""
-    if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools={tools!r} is invalid: use a list, such as tools=[weather]")
-    return tuple(tools)
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:

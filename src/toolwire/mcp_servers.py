@@ -58,6 +58,8 @@ def mcp_server(name: str, *, config: ConfigSource | None = None, **options: Unpa
     The options are the keys of `[mcp.servers.NAME]`. `config` is the gateway configuration for the model that
     `sampling` names.
     """
+    if isinstance(options.get("command"), Sequence) and not isinstance(options.get("command"), str):
+        raise ToolwireError(f"mcp_server({name!r}): command is one program: put its arguments into `args`")
     try:
         server = msgspec.convert(dict(options), McpServerConfig)
     except msgspec.ValidationError as error:

@@ -68,6 +68,15 @@ def fail(
     return Fault(ApiError(kind=kind, message=message), None if after is None else respond(after))
 
 
+def _check_turn(number: int, turn: object) -> None:
+    """Raise `TypeError` for a turn that no script can play."""
+    if not isinstance(turn, str | ToolCall | Response | Fault) and not callable(turn):
+        raise TypeError(
+            f"turn {number} of the script is {turn!r:.100}: use a text, call(...), respond(...), fail(...), "
+            "or a function; a turn of several parts is respond(...)"
+        )
+
+
 class ScriptedModel:
     """A model that plays the turns of a script, one per request.
 
@@ -78,6 +87,8 @@ class ScriptedModel:
     def __init__(self, *turns: Turn, name: str = "scripted", protocol: str | None = None) -> None:
         if protocol is not None and protocol not in PROTOCOLS:
             raise ToolwireError(f"unknown protocol {protocol!r}: use one of {', '.join(PROTOCOLS)}")
+        for number, turn in enumerate(turns, start=1):
+            _check_turn(number, turn)
         self.name = name
         self.requests: list[Request] = []
         self._turns = turns
@@ -109,7 +120,11 @@ class ScriptedModel:
         """Return the response or the failure of a turn."""
         if isinstance(turn, Response | Fault):
             return turn
-        return respond(turn) if isinstance(turn, str | ToolCall) else self._resolve(turn(request), request)
+        if isinstance(turn, str | ToolCall):
+            return respond(turn)
+        result = turn(request)
+        _check_turn(len(self.requests), result)
+        return self._resolve(result, request)
 
     def _transmit(self, request: Request, response: Response, protocol: str) -> Response:
         """Return the response as it arrives over a protocol."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from toolwire.agent import Agent, RunMetadata
+from toolwire.agent import Agent
 from toolwire.journal.runs import RunStore, TakenRun, decode_stored
 from toolwire.journal.store import JournalError
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.decisions import StoredApprover
 from toolwire.runtime.run.events import CallEnded, RunEnded, StopCause
+from toolwire.runtime.run.settings import RunMetadata
 
 MAX_ATTEMPTS = 5
 """Maximum number of workers that may end during the same step of a run before the run fails."""

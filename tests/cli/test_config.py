@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import parse_config
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
 SECRET = "canary-of-a-key"

@@ -14,7 +14,8 @@ from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection, parse_config
 from toolwire.gateway.observability.access_log import SilentLog
-from toolwire.gateway.providers.discovery import KEY_VARIABLES, simulated_providers
+from toolwire.gateway.providers.discovery import simulated_providers
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.gateway.server.gateway import build_gateway
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore

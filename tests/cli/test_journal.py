@@ -17,7 +17,7 @@ from tests.support.runtime.journal_records import make_batch, make_record
 from tests.support.servers.asgi import serve_app
 from toolwire.canonical.errors import Loss, Severity
 from toolwire.cli import main
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.journal.store import open_record_store
 from toolwire.upstream.simulator.app import Simulator
 

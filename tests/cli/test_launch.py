@@ -25,7 +25,8 @@ from tests.support.servers.asgi import http_client, serve_app
 from toolwire.cli import main
 from toolwire.cli.agent_programs import AGENTS
 from toolwire.gateway.keys.client_key import hash_secret
-from toolwire.gateway.providers.discovery import KEY_VARIABLES, simulated_providers
+from toolwire.gateway.providers.discovery import simulated_providers
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
 KEY = "key-of-the-gateway"

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.upstream.simulator.app import Simulator
 
 ROUTE = '[[routes]]\nmatch = "fast"\nbackends = [{provider = "anthropic", model = "claude-haiku-4-5"}]\n'

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from toolwire.cli import main
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.protocols import PROTOCOLS
 
 

@@ -13,7 +13,7 @@ from tests.mcp_conformance.page import PAGE, render_page, unexpected_results
 from tests.mcp_conformance.suite import VERSIONS, Outcome, as_client, as_server
 from tests.mcp_conformance.third_party_servers import check_server, in_agents
 from tests.mcp_conformance.upstreams import on_every_upstream
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 
 
 def report_line(outcome: Outcome) -> bool:

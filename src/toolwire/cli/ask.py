@@ -160,10 +160,10 @@ def _last_conversation(
     """
     from msgspec.structs import replace
 
-    from toolwire.agent import RunMetadata
     from toolwire.journal.runs import decode_stored
     from toolwire.runtime.run.events import RunEnded
     from toolwire.runtime.run.recorded_run import conversation, read_turns
+    from toolwire.runtime.run.settings import RunMetadata
 
     for stored_run in runs.latest(1000):
         metadata = decode_stored(stored_run.metadata, RunMetadata, f"the run {stored_run.id}")

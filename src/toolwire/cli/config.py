@@ -78,7 +78,7 @@ def _print_files(files: "list[FileState]") -> None:
 
 def _print_environment() -> None:
     """Print the variables that stand for options, and those with keys, without their values."""
-    from toolwire.gateway.providers.discovery import KEY_VARIABLES
+    from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 
     if model := os.environ.get("TOOLWIRE_MODEL"):
         print_line(("model", "strong"), f"    {model} (TOOLWIRE_MODEL)", indent=9)

@@ -29,7 +29,7 @@ def command(*, user: bool, force: bool) -> None:
     from toolwire.gateway.config import PROJECT_FILE, state_directory, user_file
     from toolwire.gateway.config.template import render_template
     from toolwire.gateway.config.trust import TrustRecords
-    from toolwire.gateway.providers.discovery import KEY_VARIABLES
+    from toolwire.gateway.providers.known_providers import KEY_VARIABLES
     from toolwire.gateway.providers.reachability import find_providers
 
     path = user_file(os.environ) if user else PROJECT_FILE

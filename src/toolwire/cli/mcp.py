@@ -305,9 +305,9 @@ def _record_calls(config: "Config", runner: "ToolRunner") -> Iterator[None]:
     """Record the calls as one run, in the same store as the runs of agents."""
     import msgspec
 
-    from toolwire.agent import RunMetadata
     from toolwire.cli.agent_options import open_runs
     from toolwire.runtime.run.events import RunEnded
+    from toolwire.runtime.run.settings import RunMetadata
 
     runs = open_runs(None, config)
     metadata = RunMetadata(agent="mcp serve", model="", messages=())

@@ -12,10 +12,11 @@ import click
 from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 
 if TYPE_CHECKING:
-    from toolwire.agent import Agent, RunMetadata
+    from toolwire.agent import Agent
     from toolwire.gateway.config import Config
     from toolwire.journal.runs import RunStore
     from toolwire.runtime.calls.approval import Approver
+    from toolwire.runtime.run.settings import RunMetadata
     from toolwire.worker import Worker
 
 _FILE = click.Path(path_type=Path)

@@ -12,12 +12,12 @@ from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import (
-    KEY_VARIABLES,
     discover_providers,
     find_listener,
     simulated_providers,
     with_proxies,
 )
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path

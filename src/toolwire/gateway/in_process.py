@@ -233,6 +233,18 @@ class _RuntimeRequest:
         self._exchange.upstream_request = UpstreamRequest(backend, codec, context, losses, route, body)
 
 
+def _route(router: Router, name: str, *, is_simulated: bool) -> RouteMatch:
+    """Return the backends of a model that a program names.
+
+    Clients of a gateway may have names built in that it does not know. A name in a program is a choice, so only a
+    `default_model` that somebody configured may replace it.
+    """
+    route_match = router.route(name)
+    if name and route_match.is_default and router.catch_all is None and not is_simulated:
+        raise RouteNotFound(router.unknown_model_message(name))
+    return route_match
+
+
 async def open_model(
     name: str | None,
     config: Config | None = None,
@@ -252,8 +264,10 @@ async def open_model(
         resources.enter_context(simulator_socket)
     try:
         router = Router(providers, config.routes, config.default_model, config.aliases)
-        route_match = router.route(name or "")
-        fallback_backends = [backend for fallback in fallbacks for backend in router.route(fallback).backends]
+        route_match, *others = [
+            _route(router, one, is_simulated=simulator_socket is not None) for one in (name or "", *fallbacks)
+        ]
+        fallback_backends = [backend for other in others for backend in other.backends]
         route_match = replace(route_match, backends=(*route_match.backends, *fallback_backends))
         protocols = {backend.provider.protocol for backend in route_match.backends}
         await resources.enter_async_context(embedded_simulator(simulator_socket, config.simulator, protocols))

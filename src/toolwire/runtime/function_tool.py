@@ -21,6 +21,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
 from toolwire.runtime.process_call import call_in_process
+from toolwire.runtime.run.context import RunContext
 from toolwire.runtime.tool import Annotations, Arguments, Locus, RateLimit, Tool, ToolContext, ToolError
 from toolwire.runtime.type_schema import convert_value, schema_of
 
@@ -185,15 +186,18 @@ def is_tool_function(value: object) -> bool:
 def as_tool(function: Callable[..., Any]) -> Tool:
     """Convert a function to a tool, with the options of `@tool` if it has any."""
     options = getattr(function, _OPTIONS_ATTRIBUTE, ToolOptions())
-    name = options.name or getattr(function, "__name__", "")
+    value: Any = function
+    if not callable(value) or isinstance(value, type):
+        raise InvalidToolFunction(f"{function!r} is no tool: use a function, an instance of a tool class, or an agent")
+    name = options.name or getattr(_inner_function(function), "__name__", "")
     if not name or name == "<lambda>":
-        raise InvalidToolFunction(f"{function!r} has no name: pass one with @tool(name=...)")
+        raise InvalidToolFunction(f"{function!r} has no name: write tw.tool(name=...)(function)")
     signature = _Signature(function, name)
     if options.process and (_is_async_callable(function) or signature.context_parameter is not None):
         raise InvalidToolFunction(
             f"{name}: a function with process=True can't be a coroutine function or take a ToolContext"
         )
-    docstring = parse_docstring(inspect.getdoc(function) or "")
+    docstring = parse_docstring(inspect.getdoc(_inner_function(function)) or "")
     output_schema = options.output_schema
     if output_schema is not None and not isinstance(output_schema, dict):
         output_schema = schema_of(output_schema, {})
@@ -230,11 +234,20 @@ class _Signature:
     """The parameters of a function, split into model arguments and the `ToolContext` parameter."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        hints = get_type_hints(_underlying_callable(inspect.unwrap(function)), include_extras=True)
+        try:
+            hints = get_type_hints(_underlying_callable(inspect.unwrap(function)), include_extras=True)
+        except NameError as error:
+            raise InvalidToolFunction(f"{name}: an annotation refers to a missing import: {error}") from None
         self.parameters: list[_Parameter] = []
         self.context_parameter: str | None = None
         for parameter in inspect.signature(function).parameters.values():
             annotation = hints.get(parameter.name, Any)
+            if isinstance(function, partial) and parameter.name in function.keywords:
+                continue
+            if annotation is RunContext or get_origin(annotation) is RunContext:
+                raise InvalidToolFunction(
+                    f"{name}: annotate {parameter.name} with tw.ToolContext: tools get no RunContext"
+                )
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise InvalidToolFunction(f"{name}: parameter {parameter} can't be passed by name")
             if annotation is ToolContext or get_origin(annotation) is ToolContext:
@@ -272,8 +285,16 @@ class _Signature:
         }
 
 
+def _inner_function(function: Callable[..., Any]) -> Any:
+    """Return the function that a `functools.partial` completes; anything else as it is."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def _underlying_callable(function: Callable[..., Any]) -> Any:
     """Return the function itself, or the `__call__` method of a callable object."""
+    function = _inner_function(function)
     return function if inspect.isroutine(function) else type(function).__call__
 
 

@@ -12,7 +12,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
 from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
-from toolwire.runtime.function_tool import as_tool
+from toolwire.runtime.function_tool import InvalidToolFunction, as_tool
 from toolwire.runtime.hosted_tools import AnyHostedTool, CodeExecution, HostedTools, WebFetch, WebSearch
 from toolwire.runtime.tool import (
     SupportsAsTool,
@@ -70,6 +70,8 @@ class Toolbox:
         hosted: list[AnyHostedTool] = []
         for source in sources:
             match source:
+                case type():
+                    raise InvalidToolFunction(f"{source.__name__} is a class: pass an instance, {source.__name__}(...)")
                 case Tool():
                     self._add(source)
                 case WebSearch() | WebFetch() | CodeExecution():
@@ -91,7 +93,8 @@ class Toolbox:
     def _add(self, tool: Tool) -> None:
         """Add a tool; raise `DuplicateToolName` or `InvalidSchema` if it is unusable."""
         if tool.name in self._static_tools:
-            raise DuplicateToolName(f"duplicate tool name {tool.name!r}")
+            hint = ": pass Agent(name=...)" if tool.source == f"agent:{tool.name}" else ""
+            raise DuplicateToolName(f"duplicate tool name {tool.name!r}{hint}")
         check_schema(tool)
         self._static_tools[tool.name] = tool
 

@@ -29,7 +29,9 @@ def schema_of(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         (schema,), components = msgspec.json.schema_components([annotation], ref_template=_REF_TEMPLATE)
         definitions.update(components)
     except TypeError as error:
-        raise UnsupportedType(f"no JSON Schema for type {annotation!r}: {error}") from None
+        cause = str(error).splitlines()[-1]
+        supported = "use builtin types, pydantic models, dataclasses, TypedDict or msgspec structs"
+        raise UnsupportedType(f"no JSON Schema for type {annotation!r} ({cause}): {supported}") from None
     return schema
 
 

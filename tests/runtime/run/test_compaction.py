@@ -76,6 +76,7 @@ def test_short_conversation_is_left_alone() -> None:
 def test_request_that_exceeds_the_context_is_summarized_and_sent_again() -> None:
     model = ScriptedModel(fail("context_length", "too long"), SUMMARY, "Done.")
     run = Agent(model).run("Go on.", history=HISTORY)
+    assert run.warnings == ["the context is full: a summary replaces the first 11 messages"]
     assert run.text == "Done."
     rejected, summary, last = model.requests
     assert any(text.startswith("1 ") for text in texts(rejected))

@@ -51,19 +51,17 @@ def test_tools_stay_forbidden_in_every_turn() -> None:
 
 def test_unknown_settings_and_tools_are_errors_with_suggestions() -> None:
     agent = Agent(ScriptedModel(text_turn("a")), tools=[add])
-    with pytest.raises(TypeError, match="unknown setting 'temprature'; did you mean \"temperature\""):
+    with pytest.raises(TypeError, match="unknown option 'temprature'; did you mean \"temperature\""):
         agent.run("Hi", temprature=1)  # type: ignore[call-arg]
     with pytest.raises(ToolwireError, match='did you mean "add"'):
         agent.run("Hi", tool_choice="ad")
-    with pytest.raises(TypeError, match="unknown setting 'instruction'; did you mean \"instructions\""):
+    with pytest.raises(TypeError, match="unknown option 'instruction'; did you mean \"instructions\""):
         Agent(ScriptedModel(), instruction="Be brief.")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"unknown setting 'max_turns'; use Agent\(limits=RunLimits\(turns=...\)\)"):
-        agent.run("Hi", max_turns=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("tools", ["add", add])
 def test_tools_that_are_no_list_are_an_error(tools: Any) -> None:
-    with pytest.raises(TypeError, match=r"tools=.*add.* is invalid: use a list, such as tools=\[weather\]"):
+    with pytest.raises(TypeError, match=r"tools must be a list: write tools=\[...\]"):
         Agent(ScriptedModel(), tools=tools)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.configuration import named_config
 from tests.support.deadlines import DEADLINE
 from tests.support.runtime.fork_server import MAIN_PROGRAM, ForkedProcess, run_forked, start_forked
-from toolwire.gateway.providers.discovery import KEY_VARIABLES
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 
 # The process gets the terminal as its controlling terminal, so that Ctrl-C sends a signal.

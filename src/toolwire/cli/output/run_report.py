@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from toolwire.agent import RunMetadata
 from toolwire.canonical.content import Media, Message, Part, Text
 from toolwire.cli.output.run_output import format_usage, strip_controls, truncate_line
 from toolwire.cli.output.terminal import Column, Style, Table, diff_style, print_line, terminal_width
@@ -23,6 +22,7 @@ from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.run.events import RunEnded
 from toolwire.runtime.run.recorded_run import RecordedCall, RecordedTurn, read_turns
 from toolwire.runtime.run.replay import CallDifference
+from toolwire.runtime.run.settings import RunMetadata
 
 _MAX_RESULT_CHARS = 2000
 _MAX_DIFF_LINES = 40

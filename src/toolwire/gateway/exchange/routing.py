@@ -22,6 +22,7 @@ from toolwire.codec.models.names import base_model_name
 from toolwire.codec.suggestions import suggest
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
+from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.upstream.provider import Provider
 
 LIMIT_MODEL_NAME = 512
@@ -90,7 +91,7 @@ class Router:
         """Returns the names in a provider's list of models as far as they are known, for suggestions."""
 
         if catch_all is not None and self._by_name(catch_all) is None:
-            raise RouteNotFound(self._unknown_model_message(catch_all))
+            raise RouteNotFound(self.unknown_model_message(catch_all))
         self._matches: BoundedMemo[str, RouteMatch] = BoundedMemo()
 
         headers = [provider.client_credential for provider in self.providers.values()]
@@ -119,12 +120,12 @@ class Router:
 
     def _match_default(self, name: str) -> RouteMatch:
         """Return the default backend for a name that is unknown, unless the name has a provider's prefix."""
-        backend = None if "/" in name else self._default()
+        backend = None if "/" in name or self._has_colon_prefix(name) else self._default()
         if backend is not None:
             return RouteMatch((backend,), is_default=True)
         if not name:
             raise ModelNotSpecified(f"no model given: use {self._describe_choices()}")
-        raise RouteNotFound(self._unknown_model_message(name))
+        raise RouteNotFound(self.unknown_model_message(name))
 
     def _by_name(self, name: str) -> Backend | None:
         """Return the backend of `provider/model`, or of a provider's pattern; None if no provider has the name."""
@@ -161,11 +162,20 @@ class Router:
             return None
         return Backend(first, first.default_model)
 
-    def _unknown_model_message(self, name: str) -> str:
+    def _has_colon_prefix(self, name: str) -> bool:
+        """Return whether a name has the form `provider:model` of other programs; Ollama's `model:tag` has not."""
+        prefix, colon, _ = name.partition(":")
+        return bool(colon) and (prefix in self.providers or prefix in KEY_VARIABLES)
+
+    def unknown_model_message(self, name: str) -> str:
         """Return the error message for a model that no provider serves, with the nearest known names."""
         prefix, slash, _ = name.partition("/")
-        if slash and prefix not in self.providers:
+        if self._has_colon_prefix(name):
+            problem, suggestion = f"unknown model {name!r}", f'did you mean "{name.replace(":", "/", 1)}"?'
+        elif slash and prefix not in self.providers:
             problem, suggestion = f"unknown provider {prefix!r} in model {name!r}", suggest(prefix, self.providers)
+            if prefix in KEY_VARIABLES:
+                suggestion = f"set {KEY_VARIABLES[prefix]}, or configure the provider"
         else:
             problem, suggestion = f"unknown model {name!r}", suggest(name, self._known_names())
         return f"{problem}{suggestion and f' ({suggestion})'}: use {self._describe_choices()}"

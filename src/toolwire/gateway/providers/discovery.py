@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from toolwire.gateway.config import Config, ConfigError, LimitsSection, SimulatorSection, build_providers
+from toolwire.gateway.providers.known_providers import KNOWN_PROVIDERS
 from toolwire.upstream.network import find_proxy
 from toolwire.upstream.provider import Provider
 
@@ -27,53 +28,12 @@ Listener = Literal["gateway", "simulator", "other", "none"]
 _LIMIT_HEALTH = 64 * 1024
 SIMULATOR_NOTE = "no provider is configured: using the built-in simulator, which answers to any model name"
 
-_KNOWN_PROVIDERS = (
-    # variable, name, protocol, base URL, model patterns, default model
-    ("ANTHROPIC_API_KEY", "anthropic", "anthropic", "https://api.anthropic.com", ("claude-*",), "claude-sonnet-4-5"),
-    (
-        "OPENAI_API_KEY",
-        "openai",
-        "openai-responses",
-        "https://api.openai.com",
-        ("gpt-*", "o[1-9]*", "chatgpt-*", "codex-*"),
-        "gpt-5.5",
-    ),
-    ("OPENAI_API_KEY", "openai-chat", "openai-chat", "https://api.openai.com", (), "gpt-5.5"),
-    (
-        "GEMINI_API_KEY",
-        "gemini",
-        "gemini",
-        "https://generativelanguage.googleapis.com",
-        ("gemini-*", "gemma-*"),
-        "gemini-3.1-pro-preview",
-    ),
-    (
-        "GEMINI_API_KEY",
-        "gemini-interactions",
-        "gemini-interactions",
-        "https://generativelanguage.googleapis.com",
-        (),
-        "gemini-3.1-pro-preview",
-    ),
-    (
-        "OPENROUTER_API_KEY",
-        "openrouter",
-        "openrouter",
-        "https://openrouter.ai",
-        ("*/*",),
-        "openrouter/auto",
-    ),
-)
-
-# The environment variable that enables each provider.
-KEY_VARIABLES = {name: variable for variable, name, *_ in _KNOWN_PROVIDERS} | {"ollama": "OLLAMA_HOST"}
-
 
 def discover_providers(environment: Mapping[str, str]) -> dict[str, Provider]:
     """Return a provider for each API key in the environment, and Ollama if its host is set."""
     providers = {
         name: Provider(name=name, protocol=protocol, base_url=url, api_key=key, models=models, default_model=default)
-        for variable, name, protocol, url, models, default in _KNOWN_PROVIDERS
+        for variable, name, protocol, url, models, default in KNOWN_PROVIDERS
         if (key := environment.get(variable))
     }
     if host := environment.get("OLLAMA_HOST"):
@@ -100,7 +60,7 @@ def simulated_providers(base_url: str) -> dict[str, Provider]:
             default_model="simulated",
             is_simulated=True,
         )
-        for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS
+        for _, name, protocol, _, models, _ in KNOWN_PROVIDERS
     }
     providers["ollama"] = Provider(
         name="ollama",

@@ -276,6 +276,7 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, MCPError):
         return f"{error.message} ({error.code})"
     if isinstance(error, FileNotFoundError):
-        return f"command not found: {error.filename}"
+        hint = " (put its arguments into `args`)" if " " in str(error.filename) else ""
+        return f"command not found: {error.filename}{hint}"
     text = " ".join(str(error).split())
     return text[:300] if text else type(error).__name__

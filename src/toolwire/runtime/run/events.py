@@ -180,9 +180,11 @@ class SubAgentEvent(_EventStruct, frozen=True, kw_only=True, tag="sub_agent"):
 
 
 class RunWarning(_EventStruct, frozen=True, kw_only=True, tag="warning"):
-    """A problem that does not stop the run, such as an unavailable server or a translation loss."""
+    """A problem that does not stop the run, such as an MCP server that can't be reached."""
 
     text: str
+    subject: Literal["tools", "conversation"] = "tools"
+    """What it is about: a tool that is missing or works differently, or the conversation as the model gets it."""
 
 
 class RunEnded(_EventStruct, frozen=True, kw_only=True, tag="run_ended"):

@@ -101,6 +101,7 @@ class HookChain:
         for hooks in self._hooks:
             if hooks.before_model is not None:
                 changed: Request | None = await _resolve_optional(hooks.before_model(context, request))
+                _check_result("before_model", changed, Request)
                 request = request if changed is None else changed
         return request
 
@@ -110,6 +111,7 @@ class HookChain:
             if hooks.after_model is not None:
                 turn = _model_turn(response)
                 changed: Response | str | None = await _resolve_optional(hooks.after_model(context, turn))
+                _check_result("after_model", changed, Response, str)
                 if changed is not None:
                     response = _replace_text(response, changed) if isinstance(changed, str) else changed
         return response
@@ -149,6 +151,7 @@ class HookChain:
             except Denied as denial:
                 pending.validated_text = text
                 return RecordedHookOutcome(denial=str(denial))
+            _check_result("before_tool", arguments, dict, str)
             if arguments is not None and arguments != pending.arguments:
                 changed = pending.validated_text = _encode_arguments(pending, arguments)
         pending.validated_text = text
@@ -187,6 +190,15 @@ class HookChain:
         subject = "the arguments" if output is None else "the result"
         warning = f"a hook changed {subject} of {call.tool}, which the provider runs itself: the change was ignored"
         return [warning] if any(result is not None for result in results) else []
+
+
+def _check_result(hook: str, value: object, *kinds: type) -> None:
+    """Raise `TypeError` if a hook returned neither None nor a value of these types."""
+    if value is not None and not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"the {hook} hook returned {value!r:.100}: return {names}, or None for no change; to deny, raise tw.Denied"
+        )
 
 
 def _proposed_call(pending: PendingCall) -> ProposedCall:

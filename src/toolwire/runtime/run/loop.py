@@ -203,7 +203,8 @@ class Loop:
         on_summary = partial(self._add_summary_usage, state)
         request = await self._compactor.fit(state.turn, request, state.messages, on_summary)
         if omitted_count:
-            yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
+            text = f"the conversation is too long: omitted the {omitted_count} oldest messages"
+            yield RunWarning(text=text, subject="conversation")
         events = self._compactor.stream(state.turn, request, state.messages, on_summary)
         try:
             async for event in with_deadline(self._remaining_seconds(state), events):
@@ -224,7 +225,7 @@ class Loop:
         response = await self._check_response(state, response)
         self._step_log.finish(step, msgspec.json.encode(response))
         for text in self._compactor.take_warnings():
-            yield RunWarning(text=text)
+            yield RunWarning(text=text, subject="conversation")
         received.append(response)
 
     async def _show_hosted_calls(self, state: RunState) -> list[RunWarning]:

@@ -1,7 +1,7 @@
 """Settings of model requests, as keywords of an agent and of a single run."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 from msgspec.structs import replace
@@ -37,41 +37,20 @@ class ModelSettings(TypedDict, total=False):
     """Let the model call several tools in one turn, and run them concurrently."""
 
 
-# Names that other frameworks use, and what to write instead.
-_OTHER_NAMES = {
-    "max_completion_tokens": "max_tokens",
-    "max_iterations": "Agent(limits=RunLimits(turns=...))",
-    "max_output_tokens": "max_tokens",
-    "max_steps": "Agent(limits=RunLimits(turns=...))",
-    "max_turns": "Agent(limits=RunLimits(turns=...))",
-    "output_type": "Agent(output=...)",
-    "parallel_tool_calls": "parallel",
-    "reasoning_effort": "effort",
-    "response_format": "Agent(output=...)",
-    "result_type": "Agent(output=...)",
-    "stop_sequences": "stop",
-    "system": "Agent(instructions=...)",
-    "system_prompt": "Agent(instructions=...)",
-    "thinking": "effort",
-    "timeout": "Agent(limits=RunLimits(seconds=...))",
-}
+SETTING_NAMES = tuple(ModelSettings.__annotations__)
 
 
-def merge_settings(*layers: ModelSettings, keywords: Iterable[str] = ()) -> ModelSettings:
+def merge_settings(*layers: ModelSettings) -> ModelSettings:
     """Return the settings of several layers, of which later ones win.
 
-    `keywords` are other names that the caller accepts, for suggestions. Raises `TypeError` for an unknown setting or a
-    value of the wrong type, `ValueError` for other invalid values.
+    Raises `TypeError` for an unknown setting or a value of the wrong type, `ValueError` for other invalid values.
     """
     merged = ModelSettings()
-    known = tuple(ModelSettings.__annotations__)
     for layer in layers:
         for name in layer:
-            if name not in known:
-                other = _OTHER_NAMES.get(name)
-                all_names = "use one of " + ", ".join(known)
-                advice = f"use {other}" if other else suggest(name, (*known, *keywords), all_names)
-                raise TypeError(f"unknown setting {name!r}; {advice}")
+            if name not in SETTING_NAMES:
+                hint = suggest(name, SETTING_NAMES, "use one of " + ", ".join(SETTING_NAMES))
+                raise TypeError(f"unknown setting {name!r}; {hint}")
         merged.update(layer)
     _check_settings(merged)
     return merged

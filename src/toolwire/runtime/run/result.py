@@ -1,7 +1,8 @@
 """Handles for callers: a `Run` to await and inspect, and a `RunStream` of its events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from toolwire.canonical.content import Citation, Message
@@ -9,7 +10,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Usage
 from toolwire.runtime.portal import run_sync
 from toolwire.runtime.run.citations import find_citations
-from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, StopCause, TextDelta
+from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, RunWarning, StopCause, TextDelta
 from toolwire.runtime.run.state import RunState, run_ended
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
     {"failed", "turns", "seconds", "tokens", "requests", "cost", "repeats", "output", "length", "filtered", "denied"}
 )
 """Stop causes without a complete answer. A refusal is an answer of the model, so it is not among them."""
+
+
+class AgentWarning(UserWarning):
+    """A run continues without a tool that its agent has; for example, because an MCP server did not start."""
+
+
+def warn_of(event: RunEvent) -> None:
+    """Emit a Python warning for an event that warns of tools."""
+    if isinstance(event, RunWarning) and event.subject == "tools":
+        warnings.warn(event.text, AgentWarning, stacklevel=2)
 
 
 class RunFailed(ToolwireError):
@@ -46,6 +57,8 @@ class Run(Generic[OutputT_co]):
         self._end_event: RunEnded | None = None
         self._task: Awaitable[None] | None = None
         self.calls: list[CallRecord] = []
+        self.warnings: list[str] = []
+        """Problems that did not stop the run."""
 
     def __await__(self) -> Generator[Any, None, "Run[OutputT_co]"]:
         """Wait for the end of the run, and return the run."""
@@ -147,6 +160,8 @@ class Run(Generic[OutputT_co]):
             self._end_event = event
         elif isinstance(event, CallEnded):
             self.calls.append(event.record)
+        elif isinstance(event, RunWarning):
+            self.warnings.append(event.text)
 
     @property
     def _result(self) -> RunEnded:
@@ -157,9 +172,12 @@ class Run(Generic[OutputT_co]):
 
 
 class RunStream(Generic[OutputT_co]):
-    """The events of a run, for `for` or `async for`. Afterward, `run` holds the result."""
+    """The events of a run, for `for` or `async for`. Afterward, `run` holds the result.
 
-    def __init__(self, run: Run[OutputT_co], events: AsyncIterator[RunEvent]) -> None:
+    As a context manager (`with` or `async with`), it cancels a run whose events were not consumed to the end.
+    """
+
+    def __init__(self, run: Run[OutputT_co], events: AsyncGenerator[RunEvent, None]) -> None:
         self.run = run
         self._events = events
 
@@ -171,6 +189,23 @@ class RunStream(Generic[OutputT_co]):
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         """Return the events for `async for`."""
         return self._events
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run_sync(self.aclose())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run, unless it has ended."""
+        await self._events.aclose()
+        self.run.mark_ended()
 
     def stream_events(self) -> Self:
         """Return the stream of events itself, for `for` or `async for`."""

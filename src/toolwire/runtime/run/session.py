@@ -13,7 +13,8 @@ from toolwire.runtime.run.session_history import SessionHistory
 from toolwire.runtime.tool import DepsT
 
 if TYPE_CHECKING:
-    from toolwire.agent import Agent, Prompt
+    from toolwire.agent import Agent
+    from toolwire.runtime.run.prompt import Prompt
 
 
 class Session(Generic[OutputT_co, DepsT]):

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from toolwire.canonical.content import Message
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStepLog
 from toolwire.runtime.calls.approval import Approver
@@ -57,6 +58,17 @@ class RunAgent(Struct, frozen=True, kw_only=True):
     """None to use that of the agent that the run began with."""
     handoff_tools: Callable[[], Sequence[Tool]] = tuple
     """Returns the tools through which the agent moves the conversation to others."""
+
+
+class RunMetadata(Struct, frozen=True, kw_only=True):
+    """The data stored when a run starts, needed to resume it."""
+
+    agent: str
+    model: str
+    messages: tuple[Message, ...]
+    facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
+    settings: ModelSettings = field(default_factory=ModelSettings)  # of this run
+    session: str | None = None  # the session that the run belongs to; `messages` is then only the prompt
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):

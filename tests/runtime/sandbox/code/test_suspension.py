@@ -16,11 +16,11 @@ from tests.support.runtime.scripted_agent import (
     text_turn,
 )
 from toolwire import Agent, Policy, RunLimits, ToolContext, ToolError, tool
-from toolwire.agent import RunMetadata
 from toolwire.canonical.response import Response
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.run.recorded_run import INTERRUPTED, conversation, read_turns
 from toolwire.runtime.run.result import Run
+from toolwire.runtime.run.settings import RunMetadata
 
 TWO = "a = await look(n=1)\nb = await pay(n=2)\nc = await look(n=3)\nf'{a} {b} {c}'"
 GATHERED = "import asyncio\nawait asyncio.gather(pay(n=1), slowly(n=2), pay(n=3))"

@@ -1,0 +1,108 @@
+"""Checks of an agent's options where they are written, with what to write instead."""
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from toolwire.codec.suggestions import suggest
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.run.hooks import Hooks
+from toolwire.runtime.run.limits import RunLimits
+
+_ELSEWHERE = {
+    "builtin_tools": "tools",
+    "deps_type": "deps",
+    "input_guardrails": "hooks",
+    "max_completion_tokens": "max_tokens",
+    "max_iterations": "limits",
+    "max_output_tokens": "max_tokens",
+    "max_steps": "limits",
+    "max_turns": "limits",
+    "mcp_servers": "tools",
+    "message_history": "history",
+    "messages": "history",
+    "output_guardrails": "hooks",
+    "output_type": "output",
+    "parallel_tool_calls": "parallel",
+    "reasoning_effort": "effort",
+    "response_format": "output",
+    "response_model": "output",
+    "result_type": "output",
+    "stop_sequences": "stop",
+    "stop_when": "limits",
+    "system": "instructions",
+    "system_prompt": "instructions",
+    "thinking": "effort",
+    "timeout": "limits",
+    "toolsets": "tools",
+    "usage_limits": "limits",
+}
+"""Names of other agent frameworks, with ours."""
+_SETTINGS_OBJECTS = ("model_settings", "settings", "extra_body", "model_kwargs")
+
+
+def check_names(options: Mapping[str, object], function: Callable[..., object], settings: Sequence[str]) -> None:
+    """Raise `TypeError` for an option that is neither a keyword of the function nor a model setting."""
+    known = [*(getattr(function, "__kwdefaults__", None) or ()), *settings]
+    for name in options:
+        if name in known:
+            continue
+        if name in _SETTINGS_OBJECTS:
+            hint = f"pass each model setting as a keyword: {', '.join(settings)}"
+        elif (equivalent := _ELSEWHERE.get(name)) in known:
+            hint = f'did you mean "{equivalent}"?'
+        else:
+            hint = suggest(name, known, f"the model settings are {', '.join(settings)}")
+        raise TypeError(f"unknown option {name!r}; {hint}")
+
+
+def text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts of an option; raise `TypeError` for a single text, whose characters would be taken for them."""
+    if isinstance(values, str):
+        raise TypeError(f"{option} must be a list of texts, not one text")
+    return tuple(values)
+
+
+def check_agent_options(
+    *,
+    policy: Policy | None,
+    limits: RunLimits | None,
+    output: object,
+    deps: object,
+    lists: Mapping[str, Sequence[object]],
+) -> None:
+    """Raise `TypeError` for an option of the wrong type, which would fail in the middle of a run."""
+    if policy is not None and not isinstance(policy, Policy):
+        raise TypeError(f"policy={policy!r} is invalid: use tw.Policy(allow=[...], ask=[...], deny=[...])")
+    if limits is not None and not isinstance(limits, RunLimits):
+        raise TypeError(f"limits={limits!r} is invalid: use tw.RunLimits(turns=..., tokens=...)")
+    for name, values in lists.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise TypeError(f"{name} must be a list: write {name}=[...]")
+    for one in lists.get("hooks", ()):
+        if not isinstance(one, Hooks):
+            raise TypeError(f"{one!r} is no tw.Hooks: write hooks=[tw.Hooks(before_model=...)]")
+    if not _is_type(output):
+        raise TypeError(
+            f"output={output!r} is invalid: use a type, such as a pydantic model, a dataclass or list[City]; "
+            "for one of several types, City | Country"
+        )
+    if not _is_type(deps):
+        raise TypeError(
+            f"deps={deps!r} is invalid: an agent has the type of its dependencies, and each run gets a value: "
+            f"Agent(deps={type(deps).__name__}), run(..., deps=...)"
+        )
+
+
+def check_deps(deps_type: object, deps: object) -> None:
+    """Raise `TypeError` if a run lacks the dependencies that its agent declares."""
+    if deps is None and isinstance(deps_type, type) and deps_type is not type(None):
+        raise TypeError(f"the tools of this agent need a {deps_type.__name__}: pass run(..., deps=...)")
+
+
+def _is_type(value: object) -> bool:
+    """Return whether a value is a type or a type expression, such as `User | None`."""
+    is_alias = hasattr(value, "__supertype__") or hasattr(value, "__value__")  # of `NewType` and `type`
+    is_expression = isinstance(value, types.UnionType) or typing.get_origin(value) is not None or value is Any
+    return isinstance(value, type) or is_expression or is_alias
