@@ -32,7 +32,7 @@ from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import RequestObserver
 from toolwire.gateway.server.auth import ANONYMOUS
-from toolwire.gateway.server.launch import build_gateway
+from toolwire.gateway.server.gateway import build_gateway
 from toolwire.protocols import PROTOCOLS
 
 ROWS_PER_SECOND = MAX_ROWS / INTERVAL
