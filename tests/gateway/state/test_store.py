@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.clock import Clock
@@ -229,6 +230,30 @@ def test_concurrent_writers_lose_nothing(shared_location: StoreLocation) -> None
         second_store.close()
 
     run(shared_location, work)
+
+
+@pytest.mark.postgres
+def test_reads_wait_only_for_the_rows_that_they_look_for(postgres_url: str) -> None:
+    async def work(store: SqlStateStore[Any]) -> None:
+        await store.put([response_row("a"), response_row("b", parent="a")])
+        with psycopg.connect(postgres_url) as locker:
+            locker.execute("LOCK TABLE toolwire.kept IN SHARE MODE")
+            store.enqueue([response_row("c", b"1", parent="b"), response_row("a", b"2")])
+            bodies = asyncio.ensure_future(store.get("me", "response", ["b", "a"]))
+            line = asyncio.ensure_future(store.lineage("me", "response", "c"))
+            children = asyncio.ensure_future(store.children("me", "response", "b"))
+            has_children = asyncio.ensure_future(store.has_children("me", "response", "b"))
+            store.enqueue([response_row("d")])
+            assert await store.get("me", "response", ["b", "x"]) == {"b": b"{}"}
+            assert [row.id for row in await store.lineage("me", "response", "b")] == ["a", "b"]
+            assert [row.id for row in await store.children("me", "response", "a")] == ["b"]
+            assert not any([bodies.done(), line.done(), children.done(), has_children.done()])
+        assert await bodies == {"b": b"{}", "a": b"2"}
+        assert [row.id for row in await line] == ["a", "b", "c"]
+        assert ([row.id for row in await children], await has_children) == (["c"], True)
+        assert await store.get("me", "response", ["d"]) == {"d": b"{}"}
+
+    run(postgres_url, work)
 
 
 def test_rows_of_one_put_are_atomic(location: StoreLocation, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """A state store in a SQL database: what SQLite and PostgreSQL share.
 
 1. One thread writes, in order. Rows that arrive meanwhile are written in one transaction. Reads see all rows queued
-   before them; they use the thread of the writer, or threads of their own if the database allows it.
+   before them; they use the thread of the writer, or threads of their own if the database allows it. With threads of
+   their own, they wait for the rows that they look for, but not for others.
 2. A locked database, or a server that can't be reached, is waited for, up to a timeout that counts from the request.
    After that, requests fail at once until a write succeeds. After any other error the connection is reopened.
 """
@@ -62,6 +63,7 @@ _STOPPING_REASON = "the gateway is stopping"
 
 T = TypeVar("T")
 C = TypeVar("C", bound=SqlConnection)
+_Key = tuple[str, ...]
 
 
 class SqlStateStore(StateStore, Generic[C]):
@@ -103,6 +105,8 @@ class SqlStateStore(StateStore, Generic[C]):
         self._queued_rows: list[Row] = []
         self._queued_bytes = 0
         self._queued_since = 0.0
+        self._queued_keys: set[_Key] = set()
+        self._writing_keys: set[_Key] = set()
         self._write_future: Future[None] = Future()
         self._write_future.set_result(None)
         self._queue_full = False
@@ -163,20 +167,25 @@ class SqlStateStore(StateStore, Generic[C]):
 
     async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
         """Return the bodies of the rows that exist, by id."""
-        return await self._run_read(lambda connection: self._get(connection, owner, kind, ids))
+        keys = [(owner, kind, id) for id in ids]
+        return await self._run_read(lambda connection: self._get(connection, owner, kind, ids), *keys)
 
     async def lineage(self, owner: str, kind: str, id: str) -> list[Row]:
         """Return a row and all its ancestors, the first one first; empty if any of them is missing."""
-        return await self._run_read(lambda connection: self._lineage(connection, owner, kind, id))
+        return await self._run_read(lambda connection: self._lineage(connection, owner, kind, id), (owner, kind, id))
 
     async def children(self, owner: str, kind: str, parent: str, after: str = "") -> list[Row]:
         """Return the rows with this parent, in the order written, whose id sorts after `after`."""
-        return await self._run_read(lambda connection: self._children(connection, owner, kind, parent, after))
+        key = (owner, kind, "", parent)
+        return await self._run_read(lambda connection: self._children(connection, owner, kind, parent, after), key)
 
     async def has_children(self, owner: str, kind: str, parent: str) -> bool:
         """Return whether any row has this parent."""
         values = {"owner": owner, "kind": kind, "parent": parent, "since": self._expiry_cutoff()}
-        return await self._run_read(lambda connection: connection.execute(_HAS_CHILDREN, values).fetchone() is not None)
+        key = (owner, kind, "", parent)
+        return await self._run_read(
+            lambda connection: connection.execute(_HAS_CHILDREN, values).fetchone() is not None, key
+        )
 
     @contextlib.contextmanager
     def watch_children(self, owner: str, kind: str, parent: str) -> Iterator[ChildWait]:
@@ -235,6 +244,7 @@ class SqlStateStore(StateStore, Generic[C]):
             if fits:
                 self._queued_rows += rows
                 self._queued_bytes += size
+                self._queued_keys.update(_find_keys(rows))
         newly_full, self._queue_full = not fits and not self._queue_full, not fits
         if fits:
             return self._write_future
@@ -249,10 +259,13 @@ class SqlStateStore(StateStore, Generic[C]):
             with contextlib.suppress(StateUnavailable):
                 await asyncio.shield(asyncio.wrap_future(self._write_future))
 
-    async def _run_read(self, task: Callable[[C], T]) -> T:
-        """Run a task that reads, after the writes queued before it, and return its result."""
+    async def _run_read(self, task: Callable[[C], T], *keys: _Key) -> T:
+        """Run a task that reads, and return its result; it waits until queued rows with these keys are written."""
         if self._readers is not self._thread:
-            await self._wait_for_writes()
+            with self._lock:
+                is_queued = any(key in self._queued_keys or key in self._writing_keys for key in keys)
+            if is_queued:
+                await self._wait_for_writes()
         return await self._run_task(task, self._readers)
 
     async def _run_task(self, task: Callable[[C], T], thread: ThreadPoolExecutor | None = None) -> T:
@@ -367,11 +380,14 @@ class SqlStateStore(StateStore, Generic[C]):
         with self._lock:
             rows, since = self._queued_rows, self._queued_since
             self._queued_rows, self._queued_bytes = [], 0
+            self._writing_keys, self._queued_keys = self._queued_keys, set()
         try:
             self._perform_task(lambda connection: self._insert_rows(connection, rows), since)
         except StateUnavailable:
             self._lost_rows += len(rows)
             raise
+        finally:
+            self._writing_keys = set()
         if self._needs_trim():
             self._schedule_maintenance(self._trim_rows)
 
@@ -493,6 +509,14 @@ class SqlStateStore(StateStore, Generic[C]):
         evict_rows(connection, lambda: self._transaction(connection), rows, size)
         self._load_counts(connection)
         self._vacuum(connection)
+
+
+def _find_keys(rows: Iterable[Row]) -> Iterator[_Key]:
+    """Yield what readers may find these rows by: their ids and their parents."""
+    for row in rows:
+        yield row.owner, row.kind, row.id
+        if row.parent is not None:
+            yield row.owner, row.kind, "", row.parent
 
 
 def _row_values(row: Row, used: float) -> dict[str, Any]:
