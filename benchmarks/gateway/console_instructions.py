@@ -135,7 +135,7 @@ def _count_costs(folder: Path) -> ConsoleCosts:
     environment = os.environ | {"PYTHONHASHSEED": "0", "XDG_STATE_HOME": str(folder)}
     subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL, check=True)
     # Marks stand before and after each of the parts.
-    nothing, added, followed, rows = (_total(folder / f"work.{number}") / REPEATED for number in (2, 3, 4, 5))
+    nothing, added, followed, rows = (_total(folder / f"work.{number}") / REPEATED for number in (2, 3, 4, 6))
     return ConsoleCosts(added - nothing, followed - nothing, rows)
 
 
@@ -168,7 +168,6 @@ def _work() -> None:
         buffer.add(observer)
     os.getpgrp()
     asyncio.run(_send_rows(app.console._feed, buffer))  # noqa: SLF001 - without the connection of a page
-    os.getpgrp()
 
 
 def _ignore(observer: RequestObserver) -> None:
@@ -176,11 +175,15 @@ def _ignore(observer: RequestObserver) -> None:
 
 
 async def _send_rows(feed: ExchangeFeed, buffer: ExchangeBuffer) -> None:
-    """Build the batches of a page, with the last exchanges."""
+    """Build the batches of a page with the last exchanges, between two marks."""
     viewer = Viewer(ANONYMOUS, is_admin=True)
-    position = FeedPosition(buffer.id, buffer.last_number - REPEATED)
+    first = buffer.last_number - REPEATED
+    await feed.next_batch(viewer, FeedPosition(buffer.id, first), is_first=False)  # loads the prices
+    os.getpgrp()
+    position = FeedPosition(buffer.id, first)
     while position.number < buffer.last_number:
         await feed.next_batch(viewer, position, is_first=False)
+    os.getpgrp()
 
 
 def _record(number: int) -> RequestRecord:

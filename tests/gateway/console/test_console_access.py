@@ -3,15 +3,19 @@
 import asyncio
 import json
 import re
+import time
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.console.console_client import ConsoleClient, open_console, settled
 from tests.support.gateway.in_process import run_async
+from toolwire.gateway.config.sections import KeySection
 from toolwire.gateway.console import assets
-from toolwire.gateway.console.session import SESSION_SECONDS
-from toolwire.gateway.keys.client_key import hash_secret
+from toolwire.gateway.console.session import SESSION_SECONDS, Viewer
+from toolwire.gateway.keys.client_key import ClientKey, hash_secret
+from toolwire.gateway.server.auth import Principal
 
 STATIC = Path(assets.__file__).parent / "static"
 KEYS = '[server]\nkeys = ["the-first-server-key", "the-second-server-key"]\n'
@@ -182,7 +186,10 @@ def test_admin_key_sees_the_exchanges_of_all_keys() -> None:
             ids = [await send_as(console, "first"), await send_as(console, "second")]
             boss, first = await sign_in(console, "boss"), await sign_in(console, "first")
             async with boss.feed() as feed:
-                assert [row["id"] for row in await feed.rows(2)] == ids
+                assert [(row["id"], row["key"]) for row in await feed.rows(2)] == [
+                    (ids[0], "first"),
+                    (ids[1], "second"),
+                ]
             async with first.feed() as feed:
                 assert [row["id"] for row in (await feed.batch())["rows"]] == ids[:1]
             assert (await boss.get(f"exchanges/{ids[1]}")).status == 200
@@ -213,6 +220,16 @@ def test_expired_key_cannot_sign_in(expires: str) -> None:
             assert reply.status == (401 if expires < "2026" else 200)
 
     run_async(work())
+
+
+def test_session_ends_with_its_key() -> None:
+    def viewer(expires: date, session_seconds: float = 60) -> Viewer:
+        key = ClientKey("ann", KeySection(hash=hash_secret("ann"), expires=expires))
+        return Viewer(Principal(key.tenant, key=key), is_admin=False, expires_at=time.time() + session_seconds)
+
+    assert not viewer(date(9999, 1, 1)).is_expired()
+    assert viewer(date(2000, 1, 1)).is_expired()
+    assert viewer(date(9999, 1, 1), session_seconds=-1).is_expired()
 
 
 def test_request_without_a_valid_key_shows_to_no_key() -> None:

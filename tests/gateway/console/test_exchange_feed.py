@@ -19,8 +19,10 @@ from tests.support.servers.http_responses import (
     transfer_chunk,
 )
 from tests.support.servers.upstream import ScriptedUpstream, StalledUpstream
+from toolwire.canonical.errors import Loss
 from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 from toolwire.gateway.console.exchange_details import split_stream
+from toolwire.gateway.console.exchange_rows import MAX_LOSS_TEXTS, MAX_TEXT, describe_losses
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.server.auth import Principal
 
@@ -46,6 +48,23 @@ def test_row_describes_an_exchange_with_losses() -> None:
             assert not row.get("has_bodies")
 
     run_async(work())
+
+
+def test_search_texts_have_each_lost_field_once() -> None:
+    def lose(path: str, reason: str = "the target has no such field") -> Loss:
+        return Loss(severity="warning", kind="dropped", path=path, reason=reason, direction="request")
+
+    repeated = [lose(f"/messages/{number}/content/0", "groq has no field for reasoning") for number in range(300)]
+    texts = describe_losses([*repeated, lose("/top_k"), lose("/metadata"), lose("/top_k", "another reason")])
+    assert [text.partition(": ")[0] for text in texts] == [
+        "warning dropped /messages/0/content/0",
+        "warning dropped /top_k",
+        "warning dropped /metadata",
+        "warning dropped /top_k",
+    ]
+    assert len(describe_losses([lose(f"/field_{number}") for number in range(400)])) == MAX_LOSS_TEXTS
+    assert describe_losses([lose("/" + "x" * 10_000)])[0].endswith("xxx")
+    assert len(describe_losses([lose("/" + "x" * 10_000)])[0]) == MAX_TEXT
 
 
 def test_feed_continues_after_a_reconnect() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.assertions import non_empty
 from tests.support.gateway.process import PROCESS_DEADLINE, GatewayProcess, serve_with_workers, wait_for_process
 from toolwire.gateway.console.exchange_feed import read_position, read_positions
+from toolwire.gateway.keys.client_key import hash_secret
 
 REQUEST = {"model": "m", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -117,6 +119,23 @@ def test_exchanges_survive_a_reload_of_the_configuration(tmp_path: Path) -> None
         with open_page(gateway) as page:
             assert sorted(page.read_until(3)) == sorted(ids[1:])
         assert gateway.get("/console/api/session").json()["capture"] > 500
+
+
+@pytest.mark.parametrize("later", ["", f'[keys.boss]\nhash = "{hash_secret("another secret")}"\n'])
+def test_session_ends_when_its_key_is_removed_or_changed(tmp_path: Path, later: str) -> None:
+    """An open page of the key gets nothing more, and cannot connect again."""
+    config, other = tmp_path / "toolwire.toml", f'[keys.other]\nhash = "{hash_secret("other secret")}"\n'
+    config.write_text(f'{other}[keys.boss]\nhash = "{hash_secret("boss secret")}"\nadmin = true\n')
+    with serve_with_workers(tmp_path, "--workers", "1") as gateway, httpx.Client(timeout=PROCESS_DEADLINE) as client:
+        api = f"{gateway.root}/console/api"
+        assert client.post(f"{api}/session", json={"key": "boss secret"}).status_code == 200
+        with client.stream("GET", f"{api}/feed") as feed:
+            assert feed.status_code == 200
+            config.write_text(other + later)
+            os.kill(gateway.process.pid, signal.SIGHUP)
+            assert "".join(feed.iter_lines()).startswith("retry")  # the gateway ends it
+        assert client.get(f"{api}/feed").status_code == 401
+        assert client.post(f"{api}/capture", json={"seconds": 9}).status_code == 401
 
 
 def test_positions_are_read_by_worker() -> None:

@@ -1,7 +1,7 @@
 """Sign-in to the console: the viewer of a page, its session cookie, and its CSRF token.
 
 Without server keys, all users of this machine see everything, because they may use the gateway. With keys, a session
-holds the signed digest of a key, so that every worker can check it.
+holds the signed digest of a key, so that every worker can check it; it ends when the key is changed or removed.
 """
 
 import hashlib
@@ -58,12 +58,12 @@ class Sessions:
         """Return the viewer of a request; None if it must sign in first."""
         if not self.needs_key:
             return Viewer(ANONYMOUS, is_admin=True)
-        expiry, _, rest = _session_cookie(request).partition(".")
-        tenant, _, signature = rest.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign(f"session {expiry}.{tenant}").encode()):
-            return None
+        content, _, signature = _session_cookie(request).rpartition(".")
+        expiry, _, tenant = content.partition(".")
         principal = self._authenticator.find_principal(tenant)
-        if principal is None or not expiry.isdecimal() or time.time() >= int(expiry):
+        if principal is None or not hmac.compare_digest(signature.encode(), self._sign_session(content, principal)):
+            return None
+        if time.time() >= int(expiry):
             return None
         return Viewer(principal, principal.is_admin, float(expiry))
 
@@ -77,7 +77,8 @@ class Sessions:
         if principal is None:
             return None
         content = f"{int(time.time()) + SESSION_SECONDS}.{principal.tenant}"
-        return _cookie(f"{content}.{self._sign(f'session {content}')}", SESSION_SECONDS, is_secure=is_secure)
+        signature = self._sign_session(content, principal).decode()
+        return _cookie(f"{content}.{signature}", SESSION_SECONDS, is_secure=is_secure)
 
     def sign_out(self, *, is_secure: bool) -> str:
         """Return the cookie that ends a session."""
@@ -91,6 +92,11 @@ class Sessions:
         """Return whether a request carries the viewer's token."""
         presented = request.headers.get(TOKEN_HEADER.encode(), b"")
         return hmac.compare_digest(presented, self.token(viewer).encode())
+
+    def _sign_session(self, content: str, principal: Principal) -> bytes:
+        """Return the signature of a session, which ends when the secret of its key changes."""
+        secret_hash = "" if principal.key is None else principal.key.section.hash
+        return self._sign(f"session {content} {secret_hash}").encode()
 
     def _sign(self, content: str) -> str:
         """Return the signature of a text."""
