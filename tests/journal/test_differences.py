@@ -22,7 +22,7 @@ from toolwire.journal.records import Bodies, Record, recorded_response_body
         ({}, {"a/b": [1]}, ["added /a~1b: [1]"]),
         ({"a": [1, 2, 3]}, {"a": [1, 4]}, ["changed /a/1: 2 -> 4", "removed /a/2: 3"]),
         ({"a": []}, {"a": {}}, ["changed /a: [] -> {}"]),
-        ("x", "y", ['changed : "x" -> "y"']),
+        ("x", "y", ['changed: "x" -> "y"']),
     ],
 )
 def test_every_differing_field_is_reported(before: Any, after: Any, expected: list[str]) -> None:

@@ -108,16 +108,7 @@ def command(
     program = shutil.which(agent.executable)
     if program is None:
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
-    if small_model is not None and not agent.has_small_model:
-        raise BadInput(f"{name} uses one model for everything: leave out --small-model")
-    if protocol is not None and protocol not in agent.protocols:
-        from toolwire.codec.suggestions import suggest
-
-        expected = ", ".join(agent.protocols)
-        hint = suggest(protocol, agent.protocols)
-        raise BadInput(
-            f"{name} does not support protocol {protocol!r}{hint and f' ({hint})'}; expected one of {expected}"
-        )
+    _check_options(name, agent, small_model, protocol)
     selected = {"--model": model, "--small-model": small_model, "--protocol": protocol}
     with report_bad_input():
         from toolwire.gateway.config import load_config
@@ -148,6 +139,20 @@ def command(
         click.echo("resume a session with:", err=True)
         click.echo(f"  toolwire launch {name}{options} -- {agent.resume}", err=True)
     sys.exit(exit_code)
+
+
+def _check_options(name: str, agent: AgentProgram, small_model: str | None, protocol: str | None) -> None:
+    """Raise `BadInput` for an option that the agent does not support."""
+    if small_model is not None and not agent.has_small_model:
+        raise BadInput(f"{name} uses one model for everything: leave out --small-model")
+    if protocol is not None and protocol not in agent.protocols:
+        from toolwire.codec.suggestions import suggest
+
+        expected = ", ".join(agent.protocols)
+        hint = suggest(protocol, agent.protocols)
+        raise BadInput(
+            f"{name} does not support protocol {protocol!r}{hint and f' ({hint})'}; expected one of {expected}"
+        )
 
 
 def _find_key(config: "Config") -> str:

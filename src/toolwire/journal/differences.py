@@ -19,6 +19,7 @@ _VOLATILE_FIELDS = frozenset(
     )
 )
 _MAX_VALUE_LENGTH = 120
+_FIRST_ERROR = 400
 
 
 class Difference(Struct, frozen=True):
@@ -32,13 +33,14 @@ class Difference(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Format the difference as one line, such as `changed /model: "a" -> "b"`."""
+        change = f"{self.kind} {self.path}".rstrip()
         match self.kind:
             case "changed":
-                return f"changed {self.path}: {_format_value(self.before)} -> {_format_value(self.after)}"
+                return f"{change}: {_format_value(self.before)} -> {_format_value(self.after)}"
             case "added":
-                return f"added {self.path}: {_format_value(self.after)}"
+                return f"{change}: {_format_value(self.after)}"
             case "removed":
-                return f"removed {self.path}: {_format_value(self.before)}"
+                return f"{change}: {_format_value(self.before)}"
 
 
 def _format_value(value: Any) -> str:
@@ -78,7 +80,8 @@ def find_differences(
 def compare_records(before: Record, after: Record, *, include_volatile: bool = False) -> dict[str, list[Difference]]:
     """Compare two records, and return the differences of status, request, losses and response by these names.
 
-    Requests are compared as translated for the provider, and only if both went to the same protocol.
+    Requests are compared as translated for the provider, and only if both went to the same protocol. An error is not
+    compared with an answer.
     """
     differences: dict[str, list[Difference]] = {}
     if before.status != after.status:
@@ -87,6 +90,8 @@ def compare_records(before: Record, after: Record, *, include_volatile: bool = F
         requests = body_content(before.bodies.translated), body_content(after.bodies.translated)
         differences["request"] = list(find_differences(*requests, include_volatile=True))
     differences["losses"] = list(_loss_differences(before, after))
+    if (before.status < _FIRST_ERROR) != (after.status < _FIRST_ERROR):
+        return {section: items for section, items in differences.items() if items}
     responses = body_content(recorded_response_body(before)), body_content(recorded_response_body(after))
     differences["response"] = list(find_differences(*responses, include_volatile=include_volatile))
     return {section: items for section, items in differences.items() if items}

@@ -144,7 +144,7 @@ def test_model_of_another_provider_needs_no_loading() -> None:
         (
             "/v1/embeddings",
             "openai-chat",
-            "provider 'claude' has no embeddings; configure one that speaks openai-chat or openrouter or ollama",
+            "provider 'claude' has no embeddings; configure one that speaks openai-chat, openrouter or ollama",
         ),
         ("/v1/completions", "openai-chat", "provider 'claude' has no prompt completions; configure one"),
         ("/api/embed", "ollama", "provider 'claude' has no embeddings (/api/embed); configure one that speaks ollama"),

@@ -83,6 +83,7 @@ def test_unknown_path_is_answered_with_a_known_one() -> None:
             for path, hint in (
                 ("/v1/chat/completion", ' (did you mean "/v1/chat/completions"'),
                 ("/v1/v1/messages", ' (did you mean "/v1/messages"'),
+                ("/v1/embedings", ' (did you mean "/v1/embeddings"'),
                 ("/v1/images/generations", "; GET / lists the supported endpoints"),
             ):
                 status, _, body = await ask(gateway, "POST", path)

@@ -140,7 +140,7 @@ def print_record(record: "Record", *, with_info: bool = False, in_full: bool = F
     print_line(f"after {stages}")
     if record.usage:
         counts = [f"{name} {count}" for name, count in record.usage.items()]
-        cost = "unknown, as the price of the model is" if record.cost is None else f"${record.cost:.6f}"
+        cost = "unknown (the model has no known price)" if record.cost is None else f"${record.cost:.6f}"
         print_line(f"usage {', '.join(counts)}, cost {cost}", indent=2)
     if record.calls:
         print_line("calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items()), indent=2)
@@ -199,6 +199,8 @@ def print_replay(before: "Record", after: "Record", differences: "Mapping[str, l
     for label, record in (("then", before), ("now ", after)):
         status, _, rest = format_exchange(record).partition(" ")
         print_line((label, "muted"), " ", (status, _status_style(record)), f" {rest}", indent=5)
+        if record.error:
+            print_line(" " * 5, (record.error, "problem"), indent=5)
     for part, part_differences in differences.items():
         for difference in part_differences:
             print_line((part, "accent"), f" {difference}", indent=2)

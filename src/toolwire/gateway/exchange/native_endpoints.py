@@ -237,7 +237,8 @@ def _has_endpoint(backend: Backend, endpoint: NativeEndpoint) -> bool:
 
 def _missing_endpoint_error(backend: Backend, endpoint: NativeEndpoint) -> ApiError:
     """Return the error for a provider without the endpoint."""
-    protocols = " or ".join([name for name in endpoint.paths if name != "openai-responses"])
+    names = [name for name in endpoint.paths if name != "openai-responses"]
+    protocols = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     message = f"provider {backend.provider.name!r} has no {endpoint.feature}; configure one that speaks {protocols}"
     return ApiError(kind="invalid_request", message=message, status=400)
 

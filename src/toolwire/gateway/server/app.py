@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -89,11 +90,18 @@ _WELCOME = "".join(
 ).encode()
 
 
+_LONGEST_SEGMENT = 100
+_LEAST_SIMILARITY = 0.85
+
+
 def _suggest_path(path: str) -> str:
-    """Return a suggestion for a path that is not served: one that begins otherwise, as with a wrong base URL."""
+    """Return a suggestion for a path that is not served: a base URL is wrong, or the last segment is misspelled."""
     end = path.rstrip("/").rpartition("/")[2].removesuffix("s")
-    same_end = [known for known, _ in ENDPOINTS if known.rpartition("/")[2].removesuffix("s") == end]
-    return f" ({suggestion})" if (suggestion := suggest(path, same_end)) else ""
+    ends = {known: known.rpartition("/")[2].removesuffix("s") for known, _ in ENDPOINTS}
+    nearest = get_close_matches(end[:_LONGEST_SEGMENT], ends.values(), n=1, cutoff=_LEAST_SIMILARITY)
+    return (
+        f" ({suggestion})" if (suggestion := suggest(path, [known for known in ends if ends[known] in nearest])) else ""
+    )
 
 
 class MethodNotAllowed(RequestRejected):
