@@ -31,6 +31,8 @@ for module, prefixes in {
         if name.startswith(prefixes):
             delattr(module, name)
 
+os.process_cpu_count = os.cpu_count  # of Python 3.13, which asks for the affinity on Linux
+
 def refuse_proc(event, arguments):
     if event in ("open", "os.listdir") and str(arguments[0]).startswith("/proc"):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", arguments[0])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,7 +67,7 @@ class StalledUpstream:
             writer.write(transfer_chunk(chat_sse_event({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
 
-_MODEL_LOOKUP = b"POST /api/show"
+_MODEL_LOOKUP = re.compile(rb"POST /api/show |GET \S*/models\b")
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -82,7 +83,7 @@ class ScriptedUpstream:
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            if (request := await read_http_request(reader)).startswith(_MODEL_LOOKUP):
+            if _MODEL_LOOKUP.match(request := await read_http_request(reader)):
                 writer.write(_NOT_FOUND)
             else:
                 self.requests.append(request)
