@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,9 @@ from tests.support.protocols import ALL_PROTOCOLS
 from toolwire import Agent, Policy, RunFailed, ToolwireError, tool
 from toolwire.canonical.events import PartDelta, PartEnd
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import OutputFormat
 from toolwire.runtime.model import ModelFailed
-from toolwire.testing import RecordedModel, ScriptedModel, call, fail, respond
+from toolwire.testing import RecordedModel, ScriptedModel, answer, call, fail, respond
 
 
 @tool(read_only=True)
@@ -90,3 +93,34 @@ def test_recorded_model_repeats_a_run_with_the_current_tools(tmp_path: Path) -> 
 
     run = Agent(RecordedModel(journal), tools=[other_weather], policy=Policy(allow=["*"])).run("again")
     assert (run.text, run.calls[0].summary) == ("It rains.", "sun in Oslo")
+
+
+@dataclasses.dataclass
+class City:
+    name: str
+
+
+class ModelWithoutFormats(ScriptedModel):
+    def accepts_output_format(self, output: OutputFormat, *, has_tools: bool) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("model", [ScriptedModel, ModelWithoutFormats])
+@pytest.mark.parametrize(
+    ("output", "value", "expected"),
+    [
+        (City, City("Oslo"), City("Oslo")),
+        (City, {"name": "Oslo"}, City("Oslo")),
+        (list[City], [City("Oslo")], [City("Oslo")]),
+        (int, 7, 7),
+        (City | None, None, None),
+        (str, "Oslo", "Oslo"),
+    ],
+)
+def test_answer_is_encoded_as_the_request_asks_for_it(
+    model: type[ScriptedModel], output: Any, value: Any, expected: Any
+) -> None:
+    script = model(call("weather", city="Oslo"), answer(value))
+    run = Agent(script, tools=[weather], output=output).run("Which city?")
+    assert run.output == expected
+    assert script.unplayed == 0

@@ -59,6 +59,9 @@ from toolwire.runtime.search.embedding import Embed
 from toolwire.runtime.tool import CallDeferred, DepsT, Tool, ToolContext, ToolOutput, ToolSource
 from toolwire.runtime.toolbox import Toolbox
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # for unions, which are no `type[...]`
+
 _TEXT: Any = str
 _NO_DEPS: Any = type(None)
 
@@ -113,13 +116,13 @@ class Agent(Generic[OutputT_co, DepsT]):
         model: str | Model | None = None,
         *,
         fallbacks: Sequence[str] = (),
-        output: type[OutputT_co] = _TEXT,
+        output: "TypeForm[OutputT_co]" = _TEXT,
         output_retries: int = 2,
         tools: Sequence[ToolSource] = (),
         handoffs: "Sequence[Agent[OutputT_co, Any]]" = (),
         policy: Policy | None = None,
         instructions: Instructions = "",
-        deps: type[DepsT] = _NO_DEPS,
+        deps: "TypeForm[DepsT]" = _NO_DEPS,
         prepare_tools: ToolPreparation | None = None,
         hooks: Sequence[Hooks] = (),
         limits: RunLimits | None = None,

@@ -20,10 +20,13 @@ from toolwire.canonical.events import Event, MessageEnd
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
+from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, Route, Target
 from toolwire.journal.runs import RunStore
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.calls.outputs import JsonValue
 from toolwire.runtime.model import ModelFailed
+from toolwire.runtime.run.output import OUTPUT_TOOL, wrap_output
 from toolwire.runtime.run.recorded_run import read_turns
 
 
@@ -38,7 +41,7 @@ class Fault(Struct, frozen=True):
 Turn: TypeAlias = "str | ToolCall | Response | Fault | Callable[[Request], Turn]"
 """A turn of a script: a text, a call, a response, a failure, or a function that returns one for a request."""
 
-__all__ = ["Fault", "RecordedModel", "ScriptedModel", "Turn", "call", "fail", "respond"]
+__all__ = ["Fault", "RecordedModel", "ScriptedModel", "Turn", "answer", "call", "fail", "respond"]
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -72,9 +75,25 @@ def _check_turn(number: int, turn: object) -> None:
     """Raise `TypeError` for a turn that no script can play."""
     if not isinstance(turn, str | ToolCall | Response | Fault) and not callable(turn):
         raise TypeError(
-            f"turn {number} of the script is {turn!r:.100}: use a text, call(...), respond(...), fail(...), "
-            "or a function; a turn of several parts is respond(...)"
+            f"turn {number} of the script is {turn!r:.100}: use a text, call(...), respond(...), answer(...), "
+            "fail(...) or a function; a turn of several parts is respond(...)"
         )
+
+
+def answer(value: Any) -> Callable[[Request], Turn]:
+    """Return the answer of an agent with an output type, for a turn: a value of that type, or its JSON data."""
+
+    def encode(request: Request) -> Turn:
+        """Return the value as the request asks for it: as text, or by the tool `final_answer`."""
+        data = JsonValue(value).data
+        tools = [tool for tool in request.tools or () if isinstance(tool, FunctionTool) and tool.name == OUTPUT_TOOL]
+        if not tools and request.output is None:
+            return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        schema = tools[0].parameters if tools else request.output and request.output.schema
+        data = wrap_output(data, json.loads(bytes(schema or b"{}")))
+        return call(OUTPUT_TOOL, **data) if tools else json.dumps(data, ensure_ascii=False)
+
+    return encode
 
 
 class ScriptedModel:

@@ -40,7 +40,7 @@ def test_call_without_an_approver_is_denied_with_the_code_that_allows_it() -> No
     (warning,) = warned
     assert str(warning.message) == (
         "pay was denied: no rule allows it, and there is no approver. To allow it, write "
-        "Agent(..., policy=tw.Policy(allow=['pay'])); if it changes nothing, @tw.tool(read_only=True); "
+        "Agent(..., policy=tw.Policy(allow=['pay'])); for a function that changes nothing, @tw.tool(read_only=True); "
         "to decide on each call, Agent(..., approver=...)."
     )
 

@@ -80,6 +80,7 @@ def test_fallback_models_answer_when_the_first_is_overloaded() -> None:
         with Agent("a/claude-sonnet-4-5", fallbacks=["b/gpt-5.5"], config=config) as agent:
             run = agent.run("Hi", effort="low")
     assert run.text == "from the fallback"
+    assert run.model == "gpt-5.5"
 
 
 def test_type_checkers_infer_the_output() -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import Any, TypedDict, assert_type
+from typing import Any, Literal, TypedDict, assert_type
 
 import msgspec
 import pydantic
@@ -77,6 +77,11 @@ async def infer_types(point: Agent[Point], cities: Agent[list[City]]) -> None:
     assert_type(Agent(output=City).stream("Where?").run.output, City)
     assert_type((await point.run("Where?")).output, Point)
     assert_type(cities.run("Where?").output, list[City])
+    assert_type(Agent(output=City | Point).run("Where?").output, City | Point)
+    assert_type(Agent(output=Literal["north", "south"]).run("Where?").output, Literal["north", "south"])
+    assert_type(Agent(output=dict[str, int]).run("How many?").output, dict[str, int])
+    optional: Agent[City | None] = Agent(output=City | None)
+    assert_type(optional.run("Where?").output, City | None)
 
 
 def test_text_is_the_default_output() -> None:

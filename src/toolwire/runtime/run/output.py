@@ -6,6 +6,7 @@ wrong with an invalid one.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ class OutputType:
         self.annotation = annotation
         definitions: dict[str, Any] = {}
         schema = _inline_root(schema_of(annotation, definitions), definitions)
-        self._is_wrapped = schema.get("type") != "object"
+        self._is_wrapped = schema.get("type") != "object"  # see `wrap_output`
         if self._is_wrapped:
             schema = {
                 "type": "object",
@@ -95,6 +96,12 @@ class OutputType:
             return convert_value(value, self.annotation)
         except ValueError as error:
             raise InvalidOutput(str(error)[:_MAX_MESSAGE_LENGTH]) from None
+
+
+def wrap_output(data: Any, schema: Mapping[str, Any]) -> Any:
+    """Return the JSON data of an answer as the schema of an output type has it, which is always an object."""
+    is_wrapped = list(schema.get("properties", ())) == [_WRAPPER]
+    return {_WRAPPER: data} if is_wrapped and not (isinstance(data, dict) and list(data) == [_WRAPPER]) else data
 
 
 def _inline_root(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,11 @@ class Run(Generic[OutputT_co]):
         return self._state.agent
 
     @property
+    def model(self) -> str:
+        """Name of the model that gave the last response, as its provider reports it."""
+        return self._state.last_response.reported_model or self._state.last_response.requested_model
+
+    @property
     def text(self) -> str:
         """Text of the last response."""
         return self._result.text
