@@ -1,5 +1,6 @@
 """Settings, context, results, edited calls, limits and streams of agents, on the strict simulator of every protocol."""
 
+import base64
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
@@ -8,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.assertions import non_empty
 from tests.support.gateway.setup import ObservedApp
 from tests.support.protocols import ALL_PROTOCOLS
 from tests.support.servers.asgi import serve_app
 from toolwire import Agent, Policy, RunContext, RunFailed, RunLimits, Tool, ToolContext, tool
-from toolwire.canonical.content import Media, Text, ToolCall, ToolResult
+from toolwire.canonical.content import Inline, Media, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import Route
-from toolwire.gateway.config import Config, ProviderSection
+from toolwire.gateway.config import Config, LimitsSection, ProviderSection
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
@@ -38,11 +40,11 @@ class Upstream:
     def __init__(self, protocol: str, url: str, app: ObservedApp) -> None:
         self.protocol = protocol
         self._app = app
-        self._config = Config(providers={"up": ProviderSection(protocol=protocol, base_url=url, api_key="k" * 20)})
+        self.section = ProviderSection(protocol=protocol, base_url=url, api_key="k" * 20)
 
     def agent(self, **options: Any) -> Agent[Any, Any]:
         """Return an agent with these options."""
-        return Agent(f"up/{MODELS[self.protocol]}", config=self._config, **options)
+        return Agent(f"up/{MODELS[self.protocol]}", config=Config(providers={"up": self.section}), **options)
 
     @property
     def requests(self) -> list[Request]:
@@ -208,3 +210,44 @@ def test_stream_is_text_while_it_arrives(protocol: str) -> None:
     assert len(texts) > 1, "the simulator streams in pieces"
     assert "".join(texts).endswith("weather returned: rain in Oslo")
     assert stream.run.text == "weather returned: rain in Oslo"
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
+def test_images_of_a_prompt_reach_the_provider(protocol: str) -> None:
+    with serve(protocol, {"text": "A cat."}, {"text": "Gray."}) as upstream, upstream.agent() as agent:
+        run = agent.run(["What is this?", PNG])
+        run = agent.run("Which color?", history=run.messages)
+    assert run.text == "Gray."
+    for request in non_empty(upstream.requests):
+        parts = [part for part in request.messages[0].parts if isinstance(part, Media | Text)]
+        assert [part.text for part in parts if isinstance(part, Text)] == ["What is this?"]
+        (picture,) = [part for part in parts if isinstance(part, Media)]
+        assert isinstance(picture.source, Inline)
+        assert base64.b64decode(picture.source.data) == PNG
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
+def test_fallback_on_another_protocol_finishes_the_task(protocol: str) -> None:
+    """The first provider is overloaded in the second turn, so that the fallback gets a call and result of the first."""
+    calls = {"calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}
+    overloaded = {"error": {"kind": "overloaded"}, "repeat": 9}
+    other = ALL_PROTOCOLS[(ALL_PROTOCOLS.index(protocol) + 1) % len(ALL_PROTOCOLS)]
+    with serve(protocol, calls, overloaded) as first, serve(other, {"text": "It rains."}) as second:
+        sections = {"up": first.section, "other": second.section}
+        config = Config(providers=sections, limits=LimitsSection(retries=0))
+        agent = Agent(f"up/{MODELS[protocol]}", fallbacks=[f"other/{MODELS[other]}"], config=config, tools=[weather])
+        with agent:
+            run = agent.run("Is it raining in Oslo?")
+    assert (run.text, [record.summary for record in run.calls]) == ("It rains.", ["rain in Oslo"])
+    assert (len(first.requests), len(second.requests)) == (2, 1)
+    assert "rain in Oslo" in str(second.requests[0].messages)
+    assert run.model == MODELS[other]
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
+def test_answer_that_is_cut_off_is_continued(protocol: str) -> None:
+    turns = [{"text": "It ", "stop": "max_tokens"}, {"text": "rains."}]
+    with serve(protocol, *turns) as upstream, upstream.agent() as agent:
+        run = agent.run("Is it raining in Oslo?")
+    assert (run.text, run.stopped, len(upstream.requests)) == ("It rains.", "finished", 2)
+    assert "Continue it exactly where it stopped." in str(upstream.requests[1].messages[-1])

@@ -239,7 +239,8 @@ def _denial_hint(request: ApprovalRequest) -> str:
         return f"{denied} Run the program at a terminal, or pass Agent(approver=...)."
     return (
         f"{denied} To allow it, write Agent(..., policy=tw.Policy(allow=[{request.tool!r}])); "
-        "for a function that changes nothing, @tw.tool(read_only=True); to decide on each call, Agent(..., approver=...)."
+        "for a function that changes nothing, @tw.tool(read_only=True); "
+        "to decide on each call, Agent(..., approver=...)."
     )
 
 
