@@ -1,10 +1,12 @@
 """`make bench-instructions`: instructions of translations at a revision and in this checkout, counted by valgrind.
 
-Unlike times, they don't depend on other load. Both translate the same varied traffic, which no cache has seen.
+Unlike times, they don't depend on other load. Both translate the same varied traffic, which no cache has seen. With
+`--exchanges`, a gateway of each serves the traffic of `make bench-gateway`.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import msgspec
 from benchmarks.gateway import agents
 from benchmarks.gateway.agents import Agent, Writer
 from benchmarks.gateway.answers import draw_answer, encode_body, encode_stream
+from benchmarks.gateway.instructions import COUNTS, count_exchanges
 
 ROOT = Path(__file__).parents[1]
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
@@ -125,14 +128,30 @@ def checkout(revision: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def compare_exchanges(revision: str, seed: int, names: list[str]) -> None:
+    """Print the instructions of exchanges through the gateway."""
+    if shutil.which("valgrind") is None:
+        raise SystemExit("needs valgrind: apt-get install valgrind")
+    with checkout(revision) as base, TemporaryDirectory() as folder:
+        before, after = (count_exchanges(tree, Path(folder), seed, names) for tree in (base, ROOT))
+    print(f"thousand instructions per exchange, 16 connections, seed {seed}\n")
+    print(f"  {'':12} {revision[:10]:>10} {'here':>10} {'change':>8}")
+    for name, old in before.items():
+        print(f"  {name:12} {old / 1000:10,.0f} {after[name] / 1000:10,.0f} {after[name] / old - 1:+8.1%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default="HEAD", help="the revision to compare with (default: HEAD)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the traffic")
+    parser.add_argument("--exchanges", nargs="?", const=",".join(COUNTS), help="count exchanges of these workloads")
     parser.add_argument("--translate", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.translate:
         translate_marked(arguments.translate)
+        return
+    if arguments.exchanges:
+        compare_exchanges(arguments.base, arguments.seed, arguments.exchanges.split(","))
         return
     with checkout(arguments.base) as base, TemporaryDirectory() as folder:
         bodies = Path(folder) / "bodies"

@@ -24,7 +24,7 @@ CLIENT_KEY = "sk-" + "0123456789abcdef" * 4
 START_SECONDS = 180
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-_TOOLWIRE = """
+TOOLWIRE = """
 [server]
 port = {port}
 [providers.up]
@@ -141,9 +141,9 @@ def _cpu_clock(pid: int) -> int:
 def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = "", command: Sequence[str] = ()) -> Peer:
     """Start the gateway; `command` replaces its program."""
     port, config = free_port(), folder / f"{name}.toml"
-    config.write_text(_TOOLWIRE.format(port=port, upstream=upstream) + more, encoding="ascii")
+    config.write_text(TOOLWIRE.format(port=port, upstream=upstream) + more, encoding="ascii")
     program = command or [str(Path(sys.executable).with_name("toolwire"))]
-    return Peer(name, port, _start(name, [*program, "serve", "--config", str(config)], port, folder))
+    return Peer(name, port, start(name, [*program, "serve", "--config", str(config)], port, folder))
 
 
 def journal(folder: Path, upstream: int) -> Peer:
@@ -158,7 +158,7 @@ def nginx(folder: Path, upstream: int, path: str) -> Peer | None:
     port, config = free_port(), folder / "nginx.conf"
     config.write_text(_NGINX.format(port=port, upstream=upstream, folder=folder), encoding="ascii")
     command = [executable, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
-    return Peer("nginx", port, _start("nginx", command, port, folder))
+    return Peer("nginx", port, start("nginx", command, port, folder))
 
 
 def litellm(folder: Path, upstream: int, path: str) -> Peer | None:
@@ -168,7 +168,7 @@ def litellm(folder: Path, upstream: int, path: str) -> Peer | None:
     port, config = free_port(), folder / "litellm.yaml"
     config.write_text(_LITELLM.format(upstream=upstream, key=CLIENT_KEY), encoding="ascii")
     command = [executable, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    return Peer("litellm", port, _start("litellm", command, port, folder))
+    return Peer("litellm", port, start("litellm", command, port, folder))
 
 
 def rosetta(folder: Path, upstream: int, path: str) -> Peer | None:
@@ -187,7 +187,7 @@ def rosetta(folder: Path, upstream: int, path: str) -> Peer | None:
     )
     command = [executable, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--data-dir", str(folder / "rosetta"), "--log-level", "warning"]
-    return Peer("rosetta", port, _start("rosetta", command, port, folder))
+    return Peer("rosetta", port, start("rosetta", command, port, folder))
 
 
 def claude_code_router(folder: Path, upstream: int, path: str) -> Peer | None:
@@ -200,7 +200,7 @@ def claude_code_router(folder: Path, upstream: int, path: str) -> Peer | None:
     settings = {"PORT": port, "LOG": False, "Providers": [provider], "Router": {"default": "up,bench"}}
     (home / ".claude-code-router").mkdir(parents=True)
     _write_json(home / ".claude-code-router/config.json", settings)
-    process = _start("ccr", [executable, "start"], port, folder, env={"HOME": str(home)})
+    process = start("ccr", [executable, "start"], port, folder, env={"HOME": str(home)})
     return Peer("ccr", port, process, paths=(ANTHROPIC,))
 
 
@@ -209,7 +209,7 @@ def portkey(folder: Path, upstream: int, path: str) -> Peer | None:
     if executable is None or "portkey" not in str(Path(executable).resolve()):
         return None
     port = free_port()
-    process = _start("portkey", [executable, f"--port={port}", "--headless"], port, folder, {"NODE_ENV": "production"})
+    process = start("portkey", [executable, f"--port={port}", "--headless"], port, folder, {"NODE_ENV": "production"})
     headers = (f"authorization: Bearer {CLIENT_KEY}", "x-portkey-provider: openai")
     host = f"x-portkey-custom-host: http://127.0.0.1:{upstream}/v1"
     return Peer("portkey", port, process, paths=(CHAT,), headers=(*headers, host))
@@ -222,7 +222,7 @@ def smg(folder: Path, upstream: int, path: str) -> Peer | None:
     port = free_port()
     command = [executable, "launch", "--backend", "openai", "--worker-urls", f"http://127.0.0.1:{upstream}"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port())]
-    return Peer("smg", port, _start("smg", command, port, folder), paths=(CHAT,))
+    return Peer("smg", port, start("smg", command, port, folder), paths=(CHAT,))
 
 
 OTHERS: dict[str, Callable[[Path, int, str], Peer | None]] = {
@@ -243,7 +243,7 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_bytes(msgspec.json.encode(value))
 
 
-def _start(
+def start(
     name: str, command: list[str], port: int, folder: Path, env: dict[str, str] | None = None
 ) -> "subprocess.Popen[bytes]":
     log = folder / f"{name}.log"
