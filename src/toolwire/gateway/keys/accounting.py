@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Usage
+from toolwire.codec.models.info import ModelInfo
 from toolwire.codec.models.prices import price_usage
 from toolwire.codec.token_count import estimate_tokens
 from toolwire.gateway.errors import RequestRejected
@@ -26,10 +26,12 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.keys.ledger import LimitExceeded, Reservation, UsageLedger, UsageRow, day_of
 from toolwire.gateway.limits import is_heavy_body
-from toolwire.gateway.providers.price_book import PriceBook
+from toolwire.gateway.providers.price_book import PriceBook, price_reported
 from toolwire.journal.sqlite_files import DatabaseUnusable
 
 _FLUSH_INTERVAL = 1.0
+_DAY_SECONDS = 86_400
+_COUNTS = UsageRow.__struct_fields__[4:]
 _LIMIT_ROWS = 10_000
 """Maximum number of pairs of key and model whose usage is queued while the database is unavailable.
 
@@ -52,23 +54,6 @@ class FinishedRequest(Struct, frozen=True):
     usage: Usage | None
     is_interrupted: bool = False
     """Whether it ended before its provider reported all usage."""
-
-    def to_row(self, price: Decimal | None) -> UsageRow:
-        """Return the request as a row of the ledger."""
-        usage = self.usage or Usage()
-        return UsageRow(
-            day=day_of(self.at),
-            owner=self.owner,
-            provider=self.provider,
-            model=self.model,
-            requests=1,
-            input_tokens=usage.input_tokens or 0,
-            output_tokens=usage.output_tokens or 0,
-            cache_read=usage.cache_read or 0,
-            cache_write=usage.cache_write or 0,
-            nanodollars=0 if price is None else round(price * 1_000_000_000),
-            unpriced=int(price is None and self.usage is not None),
-        )
 
 
 class _Settlement(Struct, frozen=True):
@@ -213,7 +198,7 @@ class Accounting:
         self, finished: FinishedRequest, reservation: Reservation, loop: asyncio.AbstractEventLoop | None
     ) -> None:
         """Settle a reservation; until that succeeds, it continues to count."""
-        row = finished.to_row(self._price(finished))
+        (row,) = self._sum_usage([finished])
         tokens = row.input_tokens + row.output_tokens
         if finished.is_interrupted:  # the provider charges for more than it reported
             row = replace(row, nanodollars=max(row.nanodollars, reservation.nanodollars))
@@ -224,8 +209,8 @@ class Accounting:
 
     def _add(self, finished: list[FinishedRequest], loop: asyncio.AbstractEventLoop | None) -> None:
         """Add the usage of requests."""
-        for request in finished:
-            self._batch.add(request.to_row(self._price(request)))
+        for row in self._sum_usage(finished):
+            self._batch.add(row)
         self._record(loop)
 
     def _record(self, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -258,9 +243,38 @@ class Accounting:
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(self.on_cost, row.provider, row.nanodollars / 1e9)
 
-    def _price(self, finished: FinishedRequest) -> Decimal | None:
-        """Return the price of a request; None if it is unknown."""
-        return None if finished.usage is None else self.prices.price(finished.provider, finished.model, finished.usage)
+    def _sum_usage(self, finished: Iterable[FinishedRequest]) -> list[UsageRow]:
+        """Return the usage of requests, each at its own price, summed by day, key and model."""
+        sums: dict[tuple[int, str, str, str], list[int]] = {}
+        infos: dict[tuple[str, str], ModelInfo] = {}
+        for request in finished:
+            model, usage = (request.provider, request.model), request.usage
+            key = (int(request.at // _DAY_SECONDS), request.owner, *model)
+            if (counts := sums.get(key)) is None:
+                counts = sums[key] = [0] * 7
+            counts[0] += 1
+            if usage is None:
+                continue
+            counts[1] += usage.input_tokens or 0
+            counts[2] += usage.output_tokens or 0
+            counts[3] += usage.cache_read or 0
+            counts[4] += usage.cache_write or 0
+            if (info := infos.get(model)) is None:
+                info = infos[model] = self.prices.find(*model)
+            if info.prices is None or (price := price_reported(usage, info)) is None:
+                counts[6] += 1
+            else:
+                counts[5] += round(price * 1_000_000_000)
+        return [
+            UsageRow(
+                day=day_of(day * _DAY_SECONDS),
+                owner=owner,
+                provider=provider,
+                model=name,
+                **dict(zip(_COUNTS, counts, strict=True)),
+            )
+            for (day, owner, provider, name), counts in sums.items()
+        ]
 
     def _report(self, error: DatabaseUnusable) -> None:
         """Log a failure of the database, once."""
@@ -280,7 +294,7 @@ class Accounting:
 
 def _add_rows(first: UsageRow, second: UsageRow) -> UsageRow:
     """Return the sum of two rows of the same day, key and model."""
-    counts = {name: getattr(first, name) + getattr(second, name) for name in UsageRow.__struct_fields__[4:]}
+    counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
     return replace(first, **counts)
 
 
