@@ -2,6 +2,7 @@
 
 import gc
 import json
+from codecs import utf_8_decode
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
@@ -257,7 +258,7 @@ def body_bytes(body: Body, protocol: str) -> bytes:
     try:
         if isinstance(body, (bytes, bytearray)):
             if not body.isascii():
-                body.decode()
+                _check_utf8(body)
             return bytes(body)
         if isinstance(body, str):
             return body.encode()
@@ -268,6 +269,24 @@ def body_bytes(body: Body, protocol: str) -> bytes:
         return text.encode() if _is_utf8(text) else json.dumps(body, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise DecodeError(protocol, "", "JSON data", str(error)) from None
+
+
+def _check_utf8(body: bytes | bytearray) -> None:
+    """Raise `UnicodeDecodeError` if a body is not UTF-8.
+
+    A large body is decoded in steps: the text of all of it could take four times its size, in memory to be mapped.
+    """
+    if len(body) > _DECODED_STEP:
+        view, start = memoryview(body), 0
+        with suppress(UnicodeDecodeError):  # the offset would be relative to the step
+            while start < len(body):
+                is_last = start + _DECODED_STEP >= len(body)
+                start += utf_8_decode(view[start : start + _DECODED_STEP], "strict", is_last)[1]
+            return
+    body.decode()
+
+
+_DECODED_STEP = 32 * 1024
 
 
 def _is_utf8(text: str) -> bool:
