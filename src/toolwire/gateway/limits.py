@@ -8,6 +8,7 @@ docs/decisions/0018-large-bodies-in-worker-threads.md.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -232,12 +233,20 @@ def check_request_counts(request: Request, limits: LimitsSection, body: bytes) -
 
     Each message of the body is a message or a part of the request, so the body is counted only if these are many.
     """
-    count = sum([len(message.parts) for message in request.messages])
+    count = count_parts(request)
     tools = len(request.tools or ())
     if len(body) > SMALL_BODY and (count + len(request.messages) > limits.messages or tools > limits.tools):
         _check_wire_counts(body, limits)
     _check_count(tools, "tools", limits.tools, "tools")
     _check_count(count, "parts", limits.parts, "parts of messages")
+
+
+def count_parts(request: Request) -> int:
+    """Return the number of message parts of a request."""
+    return sum(map(len, map(_parts, request.messages)))
+
+
+_parts = attrgetter("parts")
 
 
 def check_loss_count(losses: list[Loss], limits: LimitsSection, target: str) -> None:

@@ -1,6 +1,7 @@
 """Fallbacks for parts and settings that a target lacks: sent as text where possible, else reported."""
 
 from collections.abc import Collection, Container, Iterator
+from itertools import chain
 from operator import attrgetter
 
 from msgspec import Raw
@@ -163,11 +164,13 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
 
 def _has_opaque_parts(request: Request) -> bool:
     """Return whether a part of the request is one that only its own protocol has."""
-    for message in request.messages:  # without `enumerate`, which would double the cost for a long history
-        for part in message.parts:
-            if type(part) is OpaquePart:
-                return True
-    return False
+    # In C: Python would take several instructions per part of a long history.
+    return OpaquePart in map(type, chain.from_iterable(map(_parts, request.messages)))
+
+
+_parts = attrgetter("parts")
+_role = attrgetter("role")
+_INSTRUCTION_ROLES = frozenset({"system", "developer"})
 
 
 def call_as_text(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
@@ -243,8 +246,10 @@ def apply_setting_changes(request: Request, reader: Codec, writer: Codec) -> Req
     """
     if reader is writer or writer.mid_conversation_settings:
         return request
+    if _INSTRUCTION_ROLES.isdisjoint(map(_role, request.messages)):
+        return request
     for number, message in enumerate(request.messages):
-        if message.role in ("system", "developer"):
+        if message.role in _INSTRUCTION_ROLES:
             for index, part in enumerate(message.parts):
                 if isinstance(part, SettingChange):
                     request = _apply_change(request, part, ("messages", number, "parts", index), reader)

@@ -11,7 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import Codec, EncodedBody, Target
 from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.config import LimitsSection
-from toolwire.gateway.limits import check_request_counts
+from toolwire.gateway.limits import check_request_counts, count_parts
 from toolwire.gateway.state.signatures import MessageScan
 from toolwire.translation.encoding_snapshot import EncodingSnapshot
 from toolwire.translation.history import ConversationDigest
@@ -65,7 +65,7 @@ class Conversation:
             snapshot is not None
             and snapshot.is_regular is True
             and len(body) <= _LIGHT_BODY
-            and sum([len(message.parts) for message in snapshot.request.messages]) <= _LIGHT_PARTS
+            and count_parts(snapshot.request) <= _LIGHT_PARTS
         )
 
     def decode_light(self, client_request: "ClientRequest", limits: LimitsSection) -> Request | None:

@@ -168,8 +168,8 @@ class Dispatcher:
         conversation = Conversation(self.services.conversation_memo)
         exchange = await self._decode_and_route(client_request, _UNOBSERVED, conversation)
         backend, *_ = order_backends(exchange.route_match, exchange.request, client_request.tenant)
-        request, foreign = await find_signatures(exchange, backend, exchange.request)
-        build = partial(build_upstream_request, exchange, backend, request, foreign=foreign)
+        signed = await find_signatures(exchange, backend, exchange.request)
+        build = partial(build_upstream_request, exchange, backend, signed)
         return await self.services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:

@@ -18,7 +18,7 @@ from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.encoding.hosts import fit_betas
-from toolwire.codec.envelope import EnvelopeKey
+from toolwire.codec.envelope import EnvelopeKey, is_envelope
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.wire.reader import decode_members
@@ -41,13 +41,22 @@ from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.body import raise_for_losses
 from toolwire.translation.caching import with_caching
-from toolwire.translation.history import has_envelopes, restore_envelopes, signatures_in
+from toolwire.translation.history import restore_envelopes, signatures_in
 from toolwire.translation.prompted_tools import prompt_tools, prompting_codec
 from toolwire.translation.request import adapt_request
 from toolwire.translation.stages.tool_call_parsers.dialect import Dialect
 from toolwire.translation.stages.withheld import WithheldSignatures
 
 RequestRepair = Callable[[Request, Target, WireNames, LossReport], Request]
+
+
+class SignedRequest(Struct, frozen=True):
+    """A request with its reasoning and signatures restored."""
+
+    request: Request
+    foreign: frozenset[str] = frozenset()
+    """Signatures that another backend issued."""
+    has_envelopes: bool = False
 
 
 class Draft(Struct):
@@ -62,8 +71,7 @@ class Draft(Struct):
     request: Request
     """The request as the steps so far left it."""
     losses: list[Loss]
-    foreign: frozenset[str] = frozenset()
-    """Signatures that another backend issued."""
+    signed: SignedRequest
     plan: EmulationPlan | None = None
     """The features that the gateway emulates."""
     dialect: Dialect | None = None
@@ -78,20 +86,20 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
     if client.name in WITHHELD_FOR and client.name != protocol:
         withheld_turns = services.conversation_state.withheld_turns
         signed_request = await withheld_turns.restore(request, client, exchange.turn_key(backend))
-    signed_request, foreign = await find_signatures(exchange, backend, signed_request)
+    signed = await find_signatures(exchange, backend, signed_request)
     if options.tools:
         route_tools = await services.route_toolsets.tools_for(options, request, backend)
     # With a stored history, the request is larger than the client's body.
     body_size = len(exchange.client_request.body) if exchange.pending_response is None else None
     facts = await look_up_backend(services, backend, options, request, body_size=body_size, heavy=exchange.is_heavy)
-    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, facts, foreign=foreign)
+    build = partial(build_upstream_request, exchange, backend, signed, route_tools, facts)
     if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
         with suppress(CompleteEncodingRequired):
             return build(complete=False)
     return await services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
 
 
-async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> tuple[Request, frozenset[str]]:
+async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> SignedRequest:
     """Return the request with dropped reasoning restored, and its signatures that another backend issued."""
     signatures, client_request = exchange.services.conversation_state.signatures, exchange.client_request
     calls, sent_back = exchange.conversation.scan_messages(request.messages)
@@ -102,24 +110,23 @@ async def find_signatures(exchange: Exchange, backend: Backend, request: Request
         if restored is not request:
             request, sent_back = restored, signatures_in(restored.messages)
     if not sent_back:
-        return request, frozenset()
-    return request, await signatures.find_foreign(client_request.tenant, sent_back, backend.issuer)
+        return SignedRequest(request)
+    foreign = await signatures.find_foreign(client_request.tenant, sent_back, backend.issuer)
+    return SignedRequest(request, foreign, any(map(is_envelope, sent_back)))
 
 
 def build_upstream_request(
     exchange: Exchange,
     backend: Backend,
-    signed_request: Request,
+    signed: SignedRequest,
     route_tools: RouteTools | None = None,
     facts: BackendFacts | None = None,
     *,
-    foreign: frozenset[str] = frozenset(),
     complete: bool = True,
 ) -> UpstreamRequest:
     """Translate a request for one backend, or pass it through if the protocols match; leave refused settings out.
 
-    `signed_request` is the request with withheld signatures restored, and `foreign` are its signatures that another
-    backend issued. `facts` default to those known without a request to the provider. With `complete` false, raise
+    `facts` default to those known without a request to the provider. With `complete` false, raise
     `CompleteEncodingRequired` if messages sent earlier have to be encoded.
     """
     draft = Draft(
@@ -129,9 +136,9 @@ def build_upstream_request(
         PROTOCOLS[backend.provider.protocol],
         exchange.services.envelope_key(exchange.client_request.tenant, backend),
         _backend_target(exchange, backend, facts or known_backend(exchange.services, backend, exchange.request)),
-        signed_request,
+        signed.request,
         list(exchange.client_request.losses),
-        foreign,
+        signed,
     )
     upstream_request = _translate_draft(draft, route_tools, complete=complete)
     _fit_headers(draft, upstream_request)
@@ -221,14 +228,14 @@ def _backend_target(exchange: Exchange, backend: Backend, facts: BackendFacts) -
 
 def _restore_state(draft: Draft) -> None:
     """Restore what envelopes hold, and remove references to state that the gateway itself stores."""
-    exchange, request = draft.exchange, draft.request
-    if draft.foreign or has_envelopes(request):
+    exchange, request, signed = draft.exchange, draft.request, draft.signed
+    if signed.foreign or signed.has_envelopes:
         draft.request, missing = restore_envelopes(
             request,
             draft.client,
             draft.envelope_key,
             same_protocol=request.origin == draft.upstream.name,
-            foreign=draft.foreign,
+            foreign=signed.foreign,
             accepts_unsigned=not draft.target.host.reasoning.signatures,
         )
         draft.losses = draft.losses + missing.resolve(request, draft.client.wire_names)
