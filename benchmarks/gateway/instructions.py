@@ -53,7 +53,7 @@ def _send(load: Load, port: int, name: str, count: int) -> None:
 
 @contextlib.contextmanager
 def _gateway(tree: Path, folder: Path, upstream: int) -> Iterator[tuple[int, Callable[[], int]]]:
-    """Start a gateway under callgrind; yield its port, and a function that returns its instructions since the last call."""
+    """Start a gateway under callgrind; yield its port, and a counter of instructions since the last call."""
     port, counts = peers.free_port(), folder / "counts"
     for old in folder.glob("counts*"):
         old.unlink()
