@@ -116,7 +116,10 @@ class ExchangeBuffer:
         """Follow an exchange from its start, and capture its bodies if that is on."""
         if self._watchers:
             self._open[observer.record.id] = observer
+            if not self._capture_ends_at and not self._captures_always:
+                return
         if self.capture_seconds == 0:
+            self._capture_ends_at = 0.0
             if not self._watchers:
                 self.is_watched = False  # the time of capturing is over
         elif observer.capture is None or observer.capture.body_chunks is None:
@@ -131,27 +134,29 @@ class ExchangeBuffer:
         if not record.client and (record.status < 400 or record.path in _QUIET_PATHS):
             return
         self.last_number = number = self.last_number + 1
-        exchange = _buffered(observer, number)
+        exchange = _summarize(observer, number)
         self._ring.append(exchange)
-        if exchange.captured is not None:
+        if observer.capture is not None and (captured := _captured(observer.capture, exchange)) is not None:
+            exchange.captured = captured
             self._captured.append(exchange)
-            self._used += exchange.captured.size
+            self._used += captured.size
         if len(self._ring) > self._count or self._used > self._size:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         """Drop the oldest exchanges over the count, and the bodies of the oldest ones over the size."""
         while len(self._ring) > self._count:
-            self._release(self._ring.popleft())
+            if self._ring.popleft().captured is not None:
+                self._evict_oldest()
         while self._used > self._size and self._captured:
-            self._release(self._captured[0])
+            self._evict_oldest()
 
-    def _release(self, exchange: BufferedExchange) -> None:
-        """Drop the bodies of an exchange; if it has any, it is the oldest that does."""
+    def _evict_oldest(self) -> None:
+        """Drop the bodies of the oldest exchange that has any."""
+        exchange = self._captured.popleft()
         if exchange.captured is not None:
             self._used -= exchange.captured.size
-            exchange.captured, exchange.is_evicted = None, True
-            self._captured.popleft()
+        exchange.captured, exchange.is_evicted = None, True
 
     def after(self, number: int, limit: int) -> list[BufferedExchange]:
         """Return at most `limit` exchanges that finished after the one with this number, in order."""
@@ -176,7 +181,10 @@ class ExchangeBuffer:
     def find(self, id: str) -> BufferedExchange | None:
         """Return an exchange by its id; None if it is unknown or too old."""
         if (observer := self._open.get(id)) is not None:
-            return _buffered(observer, 0)
+            exchange = _summarize(observer, 0)
+            if observer.capture is not None:
+                exchange.captured = _captured(observer.capture, exchange)
+            return exchange
         return next((exchange for exchange in reversed(self._ring) if exchange.record.id == id), None)
 
     def __len__(self) -> int:
@@ -186,14 +194,6 @@ class ExchangeBuffer:
     def used_bytes(self) -> int:
         """Return the approximate bytes of all captured bodies."""
         return self._used
-
-
-def _buffered(observer: RequestObserver, number: int) -> BufferedExchange:
-    """Return an exchange as far as it is known, with its bodies if they are captured."""
-    exchange = _summarize(observer, number)
-    if (capture := observer.capture) is not None and capture.body_chunks is not None:
-        exchange.captured = _captured(exchange.record, capture, exchange.losses)
-    return exchange
 
 
 def _summarize(observer: RequestObserver, number: int) -> BufferedExchange:
@@ -208,13 +208,15 @@ def _summarize(observer: RequestObserver, number: int) -> BufferedExchange:
     return BufferedExchange(number, at, observer.principal.tenant, record, losses)
 
 
-def _captured(record: RequestRecord, capture: ExchangeCapture, losses: list[Loss]) -> CapturedExchange:
-    """Return the captured data of an exchange."""
+def _captured(capture: ExchangeCapture, exchange: BufferedExchange) -> CapturedExchange | None:
+    """Return the captured data of an exchange; None if its bodies are not captured."""
+    if capture.body_chunks is None:
+        return None
     if not capture.losses:
-        capture.losses = losses
+        capture.losses = exchange.losses
     upstream_request = capture.upstream_request
     return CapturedExchange(
-        finish_exchange(record, capture, with_bodies=True),
+        finish_exchange(exchange.record, capture, with_bodies=True),
         capture.arrivals,
         [] if capture.answers is None else capture.answers.arrivals,
         "" if upstream_request is None else upstream_request.route.path or "",

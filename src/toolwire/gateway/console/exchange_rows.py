@@ -1,6 +1,7 @@
 """Exchanges as rows of the console's list."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -129,9 +130,20 @@ def describe_losses(losses: list[Loss]) -> list[str]:
     """Return one text for each field name and reason, so that a long conversation repeats none."""
     texts: dict[tuple[str, str], str] = {}
     for loss in losses[:MAX_SEARCHED_LOSSES]:
-        field_name = next((name for name in reversed((loss.target or loss.path).split("/")) if not name.isdigit()), "")
+        is_short = len(loss.path) + len(loss.target or "") <= MAX_TEXT  # what a client chose is not kept for long
+        describe = _describe_loss_cached if is_short else _describe_loss
+        field_name, text = describe(loss)
         if (field_name, loss.reason) not in texts:
-            texts[field_name, loss.reason] = str(loss)[:MAX_TEXT]
+            texts[field_name, loss.reason] = text
             if len(texts) == MAX_LOSS_TEXTS:
                 break
     return list(texts.values())
+
+
+def _describe_loss(loss: Loss) -> tuple[str, str]:
+    """Return the name of the lost field, and a text."""
+    names = reversed((loss.target or loss.path).split("/"))
+    return next((name for name in names if not name.isdigit()), ""), str(loss)[:MAX_TEXT]
+
+
+_describe_loss_cached = lru_cache(maxsize=2048)(_describe_loss)

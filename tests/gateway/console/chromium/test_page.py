@@ -22,6 +22,7 @@ from tests.gateway.console.chromium.console_setup import (
 )
 from tests.support.deadlines import DEADLINE, wait_until
 from tests.support.servers.asgi import serve_app
+from toolwire.gateway.keys.client_key import hash_secret
 
 ROWS = ".rows-spacer .row"
 AXE = Path(os.environ.get("TOOLWIRE_AXE", "") or ".cache/console/node_modules/axe-core/axe.min.js")
@@ -40,17 +41,41 @@ def test_sign_in_and_out(browser: Browser, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         expect(page.locator(".feed-state.live")).to_be_attached()
         gateway.post("/v1/messages", claude_request(), authorization=f"Bearer {key}")
-        gateway.post("/v1/messages", claude_request(), authorization="Bearer the-second-server-key")
+        other = gateway.post("/v1/messages", claude_request(), authorization="Bearer the-second-server-key")
         expect(page.locator(ROWS)).to_have_count(1)
         assert page.evaluate("document.cookie") == ""
         assert key not in page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})")
         assert page.get_by_role("link", name="Runs").count() == 0
+        (cookie,) = page.context.cookies(f"{gateway.url}/console/api/")
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/console")
+        assert page.context.cookies(gateway.url) == []  # not sent with requests to models
         page.reload()
         expect(page.locator(ROWS)).to_have_count(1)
+        page.goto(f"{gateway.url}/#/exchanges/{other.headers['toolwire-exchange']}")
+        expect(page.locator(".detail-body")).to_contain_text("this exchange is unknown")
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_label("Key")).to_be_visible()
         page.reload()
         expect(page.get_by_label("Key")).to_be_visible()
+        page.context.close()
+
+
+def test_admin_sees_which_key_made_a_request(browser: Browser, tmp_path: Path) -> None:
+    keys = "".join(f'[keys.{name}]\nhash = "{hash_secret(name)}"\n{rest}' for name, rest in (("ann", ""), ("bob", "")))
+    with ExitStack() as stack:
+        extra = f'{keys}[keys.boss]\nhash = "{hash_secret("boss")}"\nadmin = true\n'
+        gateway = run_console_gateway(stack, tmp_path, extra=extra)
+        page = gateway.open_page(browser)
+        page.get_by_label("Key").fill("boss")
+        page.keyboard.press("Enter")
+        for name in ("ann", "bob"):
+            gateway.post("/v1/messages", claude_request(), authorization=f"Bearer {name}")
+        expect(page.locator(ROWS)).to_have_count(2)
+        page.get_by_label("Search exchanges").fill("key:ann")
+        expect(page.locator(ROWS)).to_have_count(1)
+        expect(page.locator(ROWS)).to_contain_text("key ann")
+        page.locator(ROWS).click()
+        expect(page.locator(".facts div", has_text="Key")).to_contain_text("ann")
         page.context.close()
 
 

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.gateway.console.chromium.console_setup import (
     ConsoleGateway,
+    chat_request,
     claude_request,
     open_exchange,
     record_runs,
@@ -47,7 +48,8 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
         ("1,667", 1),
         ("top_k", 1),
         ("loss:top_k", 1),
-        ("3 warnings", 1),
+        ("logit_bias", 1),
+        ("warnings", 2),
         ("client:anthropic model:gemini", 1),
         ("no-such-text", 0),
     ):
@@ -199,18 +201,59 @@ def test_losses_are_shown_by_direction_without_bodies(console: ConsoleGateway, b
     expect(paths).to_have_count(0)
 
 
+def test_equal_losses_are_one_entry_with_all_places(console: ConsoleGateway, browser: Browser) -> None:
+    texts = [
+        {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in ("One.", "Two.", "Three.")
+    ]
+    page = open_exchange(console, browser, claude_request(system=texts))
+    marks = page.locator(".loss", has_text="cache_control")
+    expect(marks).to_have_count(1)
+    expect(marks.locator(".loss-path")).to_have_text("/system/0/cache_control")
+    marks.get_by_role("button", name="and 2 more places").click()
+    expect(marks.locator(".place")).to_have_text(["/system/1/cache_control", "/system/2/cache_control"])
+    marks.locator(".place").last.click()
+    flashed = page.locator(".pane").first.locator(".jl.flash")
+    expect(flashed).to_contain_text("cache_control")
+    following = flashed.locator("xpath=following-sibling::*")
+    assert "cache marks" in following.first.inner_text()
+    assert page.locator(".pane").first.locator(".jl.marked:below(.jl.flash)").count() == 0  # the last one
+
+
+def test_narrow_list_shows_and_sorts_by_cost(console: ConsoleGateway, browser: Browser) -> None:
+    """A narrow list has no columns for time and cost; they stand in each row."""
+    send_traffic(console)
+    page = console.open_page(browser, viewport={"width": 390, "height": 844})
+    expect(page.locator(ROWS)).to_have_count(8)
+    page.get_by_label("Sort").select_option("cost")
+    first = page.locator(f"{ROWS}[aria-rowindex='2']")
+    expect(first).to_contain_text("claude-opus-4-1")
+    expect(first.locator(".fact-cost")).to_have_text(re.compile(r"^\$0\.0\d+ · $"))
+    expect(first.locator(".fact-time")).to_be_visible()
+    page.set_viewport_size({"width": 1440, "height": 900})
+    expect(page.get_by_label("Sort", exact=True)).to_be_hidden()
+    expect(first.locator(".fact-cost")).to_be_hidden()
+    expect(first.locator(".c6")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "descending")
+
+
 def test_next_exchange_opens_once_bodies_are_captured(console: ConsoleGateway, browser: Browser) -> None:
     console.capture_bodies(0)
     page = open_exchange(console, browser, claude_request())
     page.get_by_role("tab", name="Other providers").click()
     page.locator(".detail").get_by_role("button", name="Capture bodies for 15 minutes").click()
-    expect(page.locator(".waiting-line")).to_contain_text("the next exchange opens here")
+    expect(page.locator("#toast")).to_have_text("bodies of new exchanges are captured for 15 minutes")
+    expect(page.locator(".waiting-line")).to_contain_text(
+        "the next exchange of groq/llama-3.3-70b-versatile opens here"
+    )
+    console.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile"))  # of another client
+    expect(page.locator(ROWS)).to_have_count(2)
+    expect(page.get_by_role("link", name="Or open the latest captured exchange")).to_be_visible()
     console.post("/v1/messages", claude_request())
     expect(page.get_by_role("heading", name="To anthropic")).to_be_visible()
     expect(page.get_by_role("tab", name="Other providers")).to_have_attribute("aria-selected", "true")
     expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "2")
     console.post("/v1/messages", claude_request())
-    expect(page.locator(ROWS)).to_have_count(3)
+    expect(page.locator(ROWS)).to_have_count(4)
     expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "3")  # only the first one opens
     page.get_by_role("button", name="Capturing bodies").click()
     expect(page.get_by_role("button", name="Capture bodies", exact=True)).to_have_attribute("aria-pressed", "false")

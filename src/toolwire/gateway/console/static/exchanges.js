@@ -18,6 +18,7 @@ export class ExchangesView {
       const row = event.detail.find((candidate) => candidate.id === this.detail?.id);
       if (row) this.detail.update(row);
       const captured = event.detail.find((candidate) => this.detail?.awaits(candidate));
+      if (!captured && event.detail.some((candidate) => candidate.has_bodies)) this.detail?.onCapture(); // it offers the latest one
       if (captured) location.hash = `#/exchanges/${encodeURIComponent(captured.id)}/${this.detail.tab}`;
     };
     app.store.addEventListener('rows', this.onRows);
