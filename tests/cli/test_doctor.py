@@ -138,6 +138,9 @@ def test_unreachable_provider_is_a_problem(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "can't connect to 127.0.0.1:9" in result.output
     assert "check base_url" in result.output
+    ollama = doctor(tmp_path, provider("ollama", "http://127.0.0.1:9"))
+    problem = "can't connect to 127.0.0.1:9: connection refused; start Ollama, or correct base_url"
+    assert ollama.output.endswith(f"{problem}\n")
 
 
 def status_app(status: int) -> object:

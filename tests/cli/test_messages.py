@@ -28,7 +28,7 @@ REQUEST = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content
 TRANSLATE = ("translate", "--from", "anthropic", "--to", "gemini")
 SERVERS = '[mcp.servers.math]\ncommand = "true"\n[mcp.servers.broken]\ncommand = "nonexistent-prog"\n'
 TWO_PROVIDERS = "".join(
-    f'[providers.{name}]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:1"\n' for name in ("one", "two")
+    f'[providers.{name}]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:1"\n' for name in ("one", "two")
 )
 
 

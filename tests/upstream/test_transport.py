@@ -11,6 +11,7 @@ from tests.support.gateway.in_process import NO_TIMEOUT, run_async
 from tests.support.servers.upstream import OK_RESPONSE, read_http_request, reply_with, serve_upstream
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import LIMIT_HEAD, Transport, TransportError, UpstreamResponse, request_head
+from toolwire.upstream.tunnel import describe_os_error
 
 
 async def ask(
@@ -364,11 +365,18 @@ def test_connection_refused_is_reported_as_not_sent() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(OK_RESPONSE)) as origin:
             pass
-        with pytest.raises(TransportError, match="can't connect to") as failed:
+        with pytest.raises(TransportError, match=r"can't connect to .*: connection refused$") as failed:
             await ask(Transport(), origin)
         assert failed.value.sent is False
 
     run_async(work())
+
+
+def test_refusal_of_every_address_of_a_name_is_described_once() -> None:
+    refused = "[Errno 111] Connect call failed ('{}', 9)"
+    both = OSError(f"Multiple exceptions: {refused.format('::1')}, {refused.format('127.0.0.1')}")
+    assert describe_os_error(both) == "connection refused"
+    assert describe_os_error(OSError("something else")) == "something else"
 
 
 def test_response_over_the_limit_is_not_read_to_the_end() -> None:

@@ -276,7 +276,10 @@ async def _check_provider(group: list[Provider], variable: str | None, transport
         response = await transport.send(origin, head, None, read_timeout=timeout, connect_timeout=timeout)
         status, listing = response.status, await response.read(_LIMIT_MODEL_LIST)
     except TransportError as error:
-        return Finding(name, f"{location}: {error}", "check base_url and your network connection")
+        advice = "check base_url and your network connection"
+        if provider.protocol == "ollama" and is_loopback(provider.origin.host):
+            advice = f"start Ollama, or correct {'base_url' if variable is None else variable}"
+        return Finding(name, f"{location}: {error}", advice)
     except KeyCommandError as error:
         return Finding(name, f"{location}: {error}", "run it in a terminal to see its errors")
     if status in (401, 403):

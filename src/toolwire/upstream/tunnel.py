@@ -1,6 +1,8 @@
 """Tunnels through proxies: `CONNECT` of HTTP/1.1."""
 
 import asyncio
+import os
+import re
 import ssl
 from typing import cast
 
@@ -90,4 +92,15 @@ def describe_failure(origin: Origin, error: OSError) -> str:
         return f"can't connect to {target}: its certificate is not trusted ({error.verify_message}); {advice}"
     if origin.network.proxy is not None:
         target += f" through the proxy {parse_proxy(origin.network.proxy).authority}"
-    return f"can't connect to {target}: {error.strerror or error}"
+    return f"can't connect to {target}: {describe_os_error(error)}"
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the system's text of an error, such as `connection refused`.
+
+    asyncio raises texts of its own: one for an address, and a list of them for several addresses of a name.
+    """
+    numbers = {error.errno} if error.errno else set(map(int, re.findall(r"\[Errno (\d+)\] Connect call", str(error))))
+    if len(numbers) != 1 or "Connect call failed" not in str(error):
+        return error.strerror or str(error)
+    return os.strerror(numbers.pop()).lower()

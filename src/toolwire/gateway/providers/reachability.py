@@ -1,7 +1,7 @@
 """Ollama servers, which may not run: those that answer, and a note on each that does not."""
 
 import asyncio
-import os
+import socket
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from toolwire.gateway.providers.discovery import discover_providers
 from toolwire.gateway.providers.models import with_ollama_models
 from toolwire.upstream.provider import Provider
+from toolwire.upstream.tunnel import describe_os_error
 
 _TIMEOUT = 2.0  # seconds to connect to a server on this machine or in its network
 _DEFAULT_HOST = "127.0.0.1:11434"
@@ -38,7 +39,7 @@ async def _connection_error(provider: Provider) -> str:
     except TimeoutError:
         return "timed out"
     except OSError as error:
-        return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else "unknown host"
+        return "unknown host" if isinstance(error, socket.gaierror) else describe_os_error(error)
     writer.close()
     return ""
 
