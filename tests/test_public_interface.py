@@ -1,12 +1,14 @@
 """The public interface: exactly these names, loaded on first use."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 import toolwire
+from tests.support.paths import ROOT
 
 NAMES = [
     "Agent",
@@ -141,3 +143,10 @@ def _loaded(code: str) -> set[str]:
     )
     process = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return set(json.loads(process.stdout))
+
+
+def test_pages_use_public_names_only() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    used = {name: page for page in pages for name in re.findall(r"\btw\.(\w+)", page.read_text(encoding="utf-8"))}
+    assert len(used) > 50
+    assert {name: str(page) for name, page in used.items() if not hasattr(toolwire, name)} == {}
