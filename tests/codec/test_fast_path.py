@@ -6,7 +6,7 @@ import pytest
 from toolwire.canonical.content import Citation, Signature
 from toolwire.canonical.events import PartDelta, PartDeltas
 from toolwire.canonical.fold import TextPieces
-from toolwire.codec.fast_path import FrameTemplate, TextMember, adds_only_text, encode_frames
+from toolwire.codec.fast_path import KNOWN_TEXTS, FrameTemplate, TextMember, adds_only_text, encode_frames
 
 CONTENT = TextMember("content")
 HEAD = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":'
@@ -126,3 +126,21 @@ def test_every_other_field_of_a_delta_prevents_a_template() -> None:
 def test_texts_are_encoded_one_frame_each(texts: list[str]) -> None:
     frames = b"".join(b'{"x":' + msgspec.json.encode(text) + b"}\n" for text in texts)
     assert encode_frames(b'{"x":', texts, b"}\n") == frames
+
+
+def test_a_known_text_need_not_be_decoded() -> None:
+    template, frame = template_of(HEAD + b'"a"' + TAIL), HEAD + b'" known"' + TAIL
+    KNOWN_TEXTS[b'" known"'] = " known"
+    try:
+        for frames in ([frame], [frame.replace(b"c1", b"c2")], [frame + b" "], [HEAD + b'" known' + TAIL], [frame] * 2):
+            deltas = template.match(frames, 0)
+            assert (deltas is not None and deltas.known) is (frames == [frame])
+        known = template.match([frame], 0)
+        assert known is not None
+        assert known.texts == [" known"]
+        assert (known.index, known.candidate, known.kind, known.block) == (0, 0, None, 0)
+        pieces = TextPieces()
+        assert CONTENT.template(frame, PartDelta(index=0, text=" known"), pieces).match([frame], 0)  # type: ignore[union-attr]
+        assert list(pieces) == [" known"]
+    finally:
+        del KNOWN_TEXTS[b'" known"']

@@ -48,8 +48,24 @@ def _check_stream(data: bytes) -> None:
         assert fast == decode()
 
 
+def _check_lines(data: bytes) -> None:
+    """Check that an Ollama stream decodes to the same events with and without the fast path for lines of text."""
+
+    def decode() -> list[Event]:
+        decoder = CODECS["ollama"].stream_decoder(ResponseContext())
+        return separate_deltas([*decoder.feed(data), *decoder.close()])
+
+    fast = decode()
+    with mock.patch("toolwire.protocols.ollama.stream_decoder._match_text_line", return_value=None):
+        assert fast == decode()
+
+
 def _stream_seeds() -> list[bytes]:
     return [stream for _, stream in fixtures("openai-chat", "streams")]
+
+
+def _line_seeds() -> list[bytes]:
+    return [stream for _, stream in fixtures("ollama", "streams")]
 
 
 def _usage_seeds() -> list[bytes]:
@@ -60,4 +76,5 @@ def _usage_seeds() -> list[bytes]:
 TARGETS = [
     Target("fast-usage", _usage_seeds, _check_usage),
     Target("fast-chat-stream", _stream_seeds, _check_stream),
+    Target("fast-ollama-stream", _line_seeds, _check_lines),
 ]

@@ -75,6 +75,7 @@ class PartDeltas(Node, frozen=True):
     kind: Literal["full", "summary"] | None = None
     block: int = 0
     wire: bytes = b""  # JSON that holds all texts, if it is at hand; searching it is faster than searching them
+    known: bool = False  # the only text is one of `KNOWN_TEXTS`
 
     @property
     def text(self) -> str:

@@ -23,6 +23,11 @@ _strings = msgspec.json.Decoder(str)
 _encode_lines = msgspec.json.Encoder().encode_lines
 _MAX_FRAME = 16 * 1024
 _FRAME_END = b"\n\n"
+KNOWN_TEXTS: dict[bytes, str] = {}
+"""Short texts without a mark by their JSON strings: models repeat a few thousand different tokens.
+
+The search for calls adds them, so that it need not search them again, and they need not be decoded.
+"""
 
 
 class FrameTemplate(Struct, frozen=True, gc=False):
@@ -35,8 +40,19 @@ class FrameTemplate(Struct, frozen=True, gc=False):
 
     def match(self, frames: list[bytes], first: int) -> PartDeltas | None:
         """Return the deltas of the matching frames from index `first` on; None if that frame does not match."""
-        head, tail = self.head, self.tail
+        head, tail, delta = self.head, self.tail, self.delta
         start, end, least = len(head) - 1, 1 - len(tail), len(head) + len(tail)
+        if len(frames) == 1 and self.pieces is None:
+            frame = frames[0]
+            if (text := KNOWN_TEXTS.get(frame[start:end])) and frame.startswith(head) and frame.endswith(tail):
+                return PartDeltas(
+                    index=delta.index,
+                    texts=[text],
+                    candidate=delta.candidate,
+                    kind=delta.kind,
+                    block=delta.block,
+                    known=True,
+                )
         strings: list[bytes] = []
         for frame in islice(frames, first, None):
             if not frame.startswith(head) or not frame.endswith(tail) or len(frame) < least:
@@ -47,8 +63,9 @@ class FrameTemplate(Struct, frozen=True, gc=False):
             return None
         if self.pieces is not None:
             self.pieces.extend(texts)
-        index, candidate, kind, block = self.delta.index, self.delta.candidate, self.delta.kind, self.delta.block
-        return PartDeltas(index=index, texts=texts, candidate=candidate, kind=kind, block=block, wire=wire)
+        return PartDeltas(
+            index=delta.index, texts=texts, candidate=delta.candidate, kind=delta.kind, block=delta.block, wire=wire
+        )
 
 
 class FrameDecoder:

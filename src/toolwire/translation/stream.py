@@ -243,11 +243,10 @@ class StreamTranslator(StreamProgress):
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
         if (recovery := self._recovery) is not None:
-            if len(events) == 1 and type(event := events[0]) is PartDeltas:
-                texts = event.texts
-                if len(texts) == 1 and texts[0] in recovery.known_texts and len(recovery.passed_texts) < LIMIT_UNREAD:
-                    recovery.passed_texts.append(texts[0])
-                elif not recovery.pass_deltas(event):
+            if len(events) == 1 and type(deltas := events[0]) is PartDeltas:
+                if deltas.known and (passed := recovery.passed_texts) is not None and len(passed) < LIMIT_UNREAD:
+                    passed += deltas.texts
+                elif not recovery.pass_deltas(deltas):
                     events = recovery.process(events)
             elif not recovery.pass_unmarked(events):
                 events = recovery.process(events)
@@ -309,11 +308,11 @@ class StreamTranslator(StreamProgress):
             pass
         elif (
             deltas is not None
-            and len(texts := deltas.texts) == 1
-            and texts[0] in recovery.known_texts
-            and len(recovery.passed_texts) < LIMIT_UNREAD
+            and deltas.known
+            and (passed := recovery.passed_texts) is not None
+            and len(passed) < LIMIT_UNREAD
         ):
-            recovery.passed_texts.append(texts[0])
+            passed += deltas.texts
         elif not (recovery.pass_unmarked(events) if deltas is None else recovery.pass_deltas(deltas)):
             recovered = recovery.process(events)
             if recovered is not events or self._held_frames:

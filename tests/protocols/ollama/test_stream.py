@@ -20,6 +20,9 @@ from tests.support.protocols import ANTHROPIC, CHAT
 from tests.support.samples.fixture_files import fixture_folder
 from tests.support.sdk.ollama import fold_stream
 from tests.support.translation import translate_stream_bytes
+from toolwire.canonical.events import Event, PartDeltas, separate_deltas
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
 
 OLLAMA = "ollama"
 ENVELOPE = {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z"}
@@ -133,3 +136,62 @@ def _broken(name: str) -> bytes:
 
 def test_lines_after_the_last_are_ignored() -> None:
     assert lines(translate_stream_bytes(wire(LAST, line({"content": "late"})), OLLAMA, OLLAMA)) == [LAST]
+
+
+def text_line(content: str, **members: Any) -> bytes:
+    """Return a line as the server writes it; `content` is JSON."""
+    rest = "".join(f",{json.dumps(name)}:{json.dumps(value)}" for name, value in members.items())
+    return (
+        f'{{"model":"qwen3:8b","created_at":"2026-01-01T00:00:00.5Z","message":{{"role":"assistant",'
+        f'"content":{content}{rest}}},"done":false}}\n'
+    ).encode()
+
+
+LINES = [
+    [text_line('" the"')] * 3,
+    [text_line('"a\\n"'), text_line('"\\"b\\\\"'), text_line('"\\/\\b\\f\\r\\t"')],
+    [text_line('"\\u003c"'), text_line('"c"'), text_line('"\\ud83d\\ude00"'), text_line('"ä"'), text_line('"d"')],
+    [
+        text_line('"e"'),
+        text_line('""'),
+        text_line('"f"', thinking="hm"),
+        text_line('"g"'),
+        text_line('"h"', tool_calls=[]),
+    ],
+    [
+        text_line('"i"'),
+        text_line('"j"').replace(b"assistant", b"tool"),
+        text_line('"k"').replace(b'"done"', b'"eval_count":1,"done"'),
+    ],
+    [text_line('"l"'), text_line('"m"').replace(b"qwen3:8b", b"other"), text_line('"n"').replace(b"2026", b"2027")],
+    [text_line('"o"'), text_line('"p\x01"')],
+    [text_line('"q"'), text_line('"r\\x"')],
+    [text_line('"s"'), text_line('"\\ud83d"')],
+    [text_line('"t"'), text_line('"u"').replace(b"false", b"true"), text_line('"v"')],
+]
+
+
+@pytest.mark.parametrize("lines", LINES)
+@pytest.mark.parametrize("together", [False, True])
+def test_lines_that_only_add_text_decode_as_all_lines(
+    lines: list[bytes], together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = [b"".join(lines)] if together else lines
+
+    def decode() -> list[Event]:
+        decoder = PROTOCOLS["ollama"].stream_decoder(ResponseContext())
+        first = decoder.feed(text_line('"Well"'))
+        rest = [event for chunk in chunks for event in decoder.feed(chunk)]
+        return separate_deltas([*first, *rest, *decoder.close()])
+
+    fast, again = decode(), decode()
+    monkeypatch.setattr("toolwire.protocols.ollama.stream_decoder._match_text_line", lambda line: None)
+    assert fast == again == decode()
+
+
+def test_lines_that_only_add_text_are_not_decoded_one_by_one() -> None:
+    decoder = PROTOCOLS["ollama"].stream_decoder(ResponseContext())
+    decoder.feed(text_line('"Well"'))
+    (deltas,) = decoder.feed(text_line('" the"') + text_line('"a\\n"'))
+    assert isinstance(deltas, PartDeltas)
+    assert (deltas.texts, deltas.wire) == ([" the", "a\n"], b'" the"\n"a\\n"')

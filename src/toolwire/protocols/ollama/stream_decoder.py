@@ -8,6 +8,7 @@ the end, so that a folded response has them.
 3. A stream without a line that has `done: true` is incomplete.
 """
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +33,7 @@ from toolwire.canonical.events import (
     UsageReport,
     append_text,
 )
+from toolwire.codec.fast_path import KNOWN_TEXTS
 from toolwire.codec.framing import LineSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import collect_extras, merge_extras
@@ -48,6 +50,12 @@ END_FORM = "ollama:ended:"
 _line_reader = Reader[ResponseShape](ResponseShape, FAMILY)
 _decode_typed = msgspec.json.Decoder(ResponseShape).decode
 _NULL = b"null"
+_decode_strings = msgspec.json.Decoder(str).decode_lines
+# A line that adds text to a part, as the server writes it. Nothing else in it counts.
+_match_text_line = re.compile(
+    rb'\{"model":"[ !#-\[\]-~]*+","created_at":"[ !#-\[\]-~]*+",'
+    rb'"message":\{"role":"assistant","content":("(?:[ !#-\[\]-~]|\\["\\/bfnrt])++")\},"done":false\}'
+).fullmatch
 _EMPTY_PARTS: dict[str, Part] = {
     "text": Text(text="", at="/content"),
     "thinking": Reasoning(at="/thinking"),
@@ -90,9 +98,16 @@ class Decoder:
     def _read(self, lines: list[bytes]) -> list[Event]:
         """Decode complete lines into events."""
         events: list[Event] = []
+        strings: list[bytes] = []  # of the lines that only add text
         for line in lines:
             if self._ended:
                 break
+            if self._kind == "text" and (match := _match_text_line(line)) is not None:
+                strings.append(match[1])
+                continue
+            if strings:
+                events.append(self._decode_strings(strings))
+                strings = []
             try:
                 if not line.isascii():
                     validate_json(line, FAMILY)  # msgspec does not validate UTF-8 inside raw values
@@ -103,9 +118,16 @@ class Decoder:
                 self._decode_line(shape, line, events)
             except DecodeError as error:
                 events += self._fail_stream(str(error))
-        if len(events) == 1 and type(deltas := events[0]) is PartDeltas and len(lines) > 1:
-            events[0] = PartDeltas(index=deltas.index, texts=deltas.texts, wire=b"\n".join(lines))
+        if strings:
+            events.append(self._decode_strings(strings))
         return events
+
+    def _decode_strings(self, strings: list[bytes]) -> PartDeltas:
+        """Return the deltas of lines that add these JSON strings to the open text."""
+        wire = strings[0] if len(strings) == 1 else b"\n".join(strings)
+        if (text := KNOWN_TEXTS.get(wire)) is not None:
+            return PartDeltas(index=self._index, texts=[text], known=True)
+        return PartDeltas(index=self._index, texts=_decode_strings(wire), wire=wire)
 
     def _fail_stream(self, reason: str) -> list[Event]:
         """Return the failure event for a broken stream; nothing after this is decoded."""

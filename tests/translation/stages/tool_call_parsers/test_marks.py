@@ -13,8 +13,10 @@ from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, Par
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
+from toolwire.codec.fast_path import KNOWN_TEXTS
 from toolwire.codec.interface import ResponseContext, TextRecovery
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.stages.tool_call_parsers import text_recovery
 from toolwire.translation.stages.tool_call_parsers.marks import MarkFinder
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING, REASONING_MARKS
 from toolwire.translation.stages.tool_call_parsers.registry import DIALECTS, vocabulary
@@ -23,7 +25,6 @@ from toolwire.translation.stages.tool_call_parsers.signs import (
     _all_marks,
     _mark_finder,
     compile_marks,
-    json_may_hold_mark,
     may_begin_with_mark,
     may_hold_mark,
 )
@@ -87,23 +88,57 @@ def escape_none(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def encoded_deltas(texts: list[str], encode: Callable[[str], str]) -> PartDeltas:
+    return PartDeltas(index=0, texts=texts, wire="\n".join(map(encode, texts)).encode())
+
+
 @pytest.mark.parametrize("encode", [escape_all, escape_none, json.dumps])
 def test_every_mark_and_every_beginning_of_one_is_noticed_in_json(encode: Callable[[str], str]) -> None:
+    stage = stage_after_text()
     for mark in non_empty(vocabulary("auto", "auto", None, interleaved=False).finder.marks):
         for end in range(1, len(mark) + 1):
             for texts in (["so ", mark[:end]], ["so ", *mark[:end]], [f"so {mark[0]}", *mark[1:end]]):
-                assert json_may_hold_mark("\n".join(map(encode, texts)).encode(), texts[-1])
+                for before in ([], ["Well, this is long enough."]):
+                    assert not stage.pass_deltas(encoded_deltas([*before, *texts], encode))
 
 
 @pytest.mark.parametrize("encode", [escape_none, json.dumps])
-def test_json_of_text_without_a_mark_is_recognized(encode: Callable[[str], str]) -> None:
-    for texts in (["Well", ", of", " it"], ["a\\nb", '"c"\n', "\t"], ["fun", "ctional", " code"]):
-        assert not json_may_hold_mark("\n".join(map(encode, texts)).encode(), texts[-1])
+def test_json_of_text_without_a_mark_passes_unread(
+    encode: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_after_text()
+    monkeypatch.setattr(text_recovery, "may_hold_mark", None)  # no text is searched
+    for texts in (
+        ["Well", ", of course", " it"],
+        ["a\\nb", '"c"\n', "\t" * 20],
+        ["for more", "fun", "ctional", " code"],
+    ):
+        assert stage.pass_deltas(encoded_deltas(texts, encode))
 
 
-def test_long_json_is_not_searched() -> None:
-    assert json_may_hold_mark(b'"%b"' % (b"a" * 10_000), "word")
-    assert json_may_hold_mark(b"", "word")
+@pytest.mark.parametrize("text", ["word", " f(x)", "of", "ctools", "<b", "Ω"])
+def test_short_texts_are_known_once_they_passed(text: str) -> None:
+    stage = stage_after_text()
+    deltas = encoded_deltas([text], json.dumps)
+    assert stage.pass_deltas(deltas)
+    assert KNOWN_TEXTS[deltas.wire] == text
+
+
+def test_texts_that_may_begin_a_mark_are_never_known() -> None:
+    for text in ("<", "so <", "[", "]", "f", " fun", "◁"):
+        deltas = encoded_deltas([text], json.dumps)
+        assert not stage_after_text().pass_deltas(deltas)
+        assert deltas.wire not in KNOWN_TEXTS
+
+
+def test_few_texts_are_known_and_none_that_is_long() -> None:
+    stage = stage_after_text()
+    long = encoded_deltas(["a text of more than twenty bytes"], json.dumps)
+    assert stage.pass_deltas(long)
+    assert long.wire not in KNOWN_TEXTS
+    for number in range(3 * 8192):
+        assert stage.pass_deltas(encoded_deltas([f" w{number}"], json.dumps))
+    assert 0 < len(KNOWN_TEXTS) <= 8192
 
 
 @pytest.mark.parametrize("sign", sorted("<[]◁f"))
@@ -190,7 +225,7 @@ def test_a_stream_of_known_deltas_is_read_once_they_are_many(writer: str) -> Non
     passed = []
     for frame in chat_stream(["word"] * 3 * LIMIT_UNREAD):
         translator.feed(frame)
-        passed.append(len(recovery.passed_texts))
+        passed.append(len(recovery.passed_texts or ()))
     assert LIMIT_UNREAD // 2 < max(passed) <= LIMIT_UNREAD
 
 

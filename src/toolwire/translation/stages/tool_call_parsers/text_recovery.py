@@ -34,42 +34,46 @@ from toolwire.translation.stages.tool_call_parsers.parser import find_open_reaso
 from toolwire.translation.stages.tool_call_parsers.reasoning import OPEN_REASONING
 from toolwire.translation.stages.tool_call_parsers.signs import (
     SEPARATOR,
-    UNMARKED_TEXTS,
-    json_may_hold_mark,
+    WORD_MIDDLES,
+    find_escape,
     may_begin_with_mark,
     may_hold_mark,
+    remember_text,
+    unmarked_initials,
 )
 from toolwire.translation.stages.tool_call_parsers.tools import DeclaredTools, recovers_bare_calls
 
-_NO_TEXTS: set[str] = set()
 _NO_TOOLS: Mapping[str, Raw | None] = {}
 LIMIT_UNREAD = 512
-_CHARACTERS_PER_EVENT = 32
+_LIMIT_SIZE = 2**14
+_TEXT_SIZE = 16
+_LIMIT_SHORT, _LIMIT_LONG = 20, 1024  # bytes of JSON
 _DELTAS = (PartDelta, PartDeltas)
-_PART_EVENTS = frozenset({PartStart, PartDelta, PartDeltas, PartEnd})
 
 
 class TextRecoveryStage:
     """Recovers calls and reasoning from the text of one response."""
+
+    # Most streams need none of these, which therefore take no time to set.
+    _unread_size = 0  # characters in the unread events, and some for each text
+    _last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
+    # Of deltas that passed after the unread events, all of one part; None unless more may.
+    passed_texts: list[str] | None = None
+    _open_parts = 0
+    _has_changed = False  # in an earlier round
+    _has_cut = False  # a delta was looked at on its own
+    _tools: DeclaredTools | None = None
+    _open_reasoning: dict[int, str] | None = None  # by candidate, the mark that is known to end it
+    _structured: set[int] | None = None  # candidates that are known to have calls of their own
 
     def __init__(self, context: ResponseContext, settings: TextRecovery) -> None:
         self._context = context
         self._settings = settings
         self._held_start: list[Event] = []  # the start of a text whose first delta has not arrived
         self._unread: list[Event] = []  # that passed, and that the parser has not read
-        self._unread_texts = 0  # in these events; long ones count more
-        self.passed_texts: list[str] = []  # of deltas that passed after these events, all of one part
-        self._last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
-        self.known_texts: set[str] = _NO_TEXTS  # that may pass; `UNMARKED_TEXTS` while `_last_delta` is set
-        self._open_parts = 0
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
-        self._has_changed = False  # in an earlier round
-        self._has_cut = False  # a delta was looked at on its own
-        self._tools: DeclaredTools | None = None
-        self._open_reasoning: dict[int, str] | None = None  # by candidate, the mark that is known to end it
-        self._structured: set[int] | None = None  # candidates that are known to have calls of their own
 
     def applies(self, response: Response) -> bool:
         """Return whether a text may hold a call or reasoning."""
@@ -100,66 +104,98 @@ class TextRecoveryStage:
     def pass_unmarked(self, events: list[Event]) -> bool:
         """Pass events that hold no mark or beginning of one; return False if `process` has to read them.
 
-        Callers may pass a single delta themselves if its only text is one of `known_texts`: they append the text to
-        `passed_texts` if there are fewer than `LIMIT_UNREAD`.
+        Callers may pass a delta with a known text themselves: they append the text to `passed_texts`, unless that is
+        None or holds `LIMIT_UNREAD` texts.
         """
         if not self._is_quiet:
             return False
-        if not events:
-            return True
         texts: list[str] = []
         open_parts = self._open_parts
         start: PartStart | None = None  # of a text whose first delta is still to come
         for event in events:
-            if type(event) not in _PART_EVENTS:
-                continue
-            if type(event) is PartStart:
+            kind = type(event)
+            if kind is PartDeltas or kind is PartDelta:
+                if event.kind is None:  # type: ignore[union-attr]  # not reasoning
+                    added = event.texts if kind is PartDeltas else [event.text]  # type: ignore[union-attr]
+                    if start is not None and not _starts_unmarked(start, event, added[0]):  # type: ignore[arg-type]
+                        return False
+                    start = None
+                    texts += added
+            elif kind is PartStart:
                 open_parts += 1
                 if start is not None:
                     return False
-                start = event if type(event.part) is Text else None
-            elif type(event) is PartEnd:
+                if type(event.part) is Text:  # type: ignore[union-attr]
+                    start = event  # type: ignore[assignment]
+            elif kind is PartEnd:
                 open_parts -= 1
-            elif isinstance(event, _DELTAS) and event.kind is None:  # not reasoning
-                if start is not None and not _starts_unmarked(start, event):
-                    return False
-                start = None
-                texts += event.texts if type(event) is PartDeltas else (event.text,)
-        joined = SEPARATOR.join(texts)
-        if start is not None or (joined and may_hold_mark(joined)):
+        if start is not None:
             return False
+        size = 0
+        if texts:
+            joined = SEPARATOR.join(texts)
+            if may_hold_mark(joined):
+                return False
+            size = len(joined) + _TEXT_SIZE * len(texts)
         self._open_parts = open_parts
-        self._remember(events, len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
+        if events:
+            self._remember(events, size, events[-1])
         return True
 
     def pass_deltas(self, deltas: PartDeltas) -> bool:
         """Do the same for deltas that arrive alone, which is the most frequent case."""
-        if self._last_delta is None:
+        passed, wire = self.passed_texts, deltas.wire
+        if (
+            passed is None
+            or not _LIMIT_SHORT < len(wire) < _LIMIT_LONG
+            # The numbers are `<`, `[`, `]`, a byte of \u25c1, and `\`. Bytes are searched faster for a number.
+            or 0x3C in wire
+            or 0x5B in wire
+            or 0x5D in wire
+            or 0x97 in wire
+            or (0x5C in wire and find_escape(wire) is not None)
+            or "f" in (last := deltas.texts[-1])
+            or last in WORD_MIDDLES
+        ):
+            return self._pass_other_deltas(deltas)
+        passed += deltas.texts
+        if len(passed) > LIMIT_UNREAD:
+            self._compact(passed)
+        return True
+
+    def _pass_other_deltas(self, deltas: PartDeltas) -> bool:
+        """Do the same for deltas that are rare."""
+        passed, texts, wire = self.passed_texts, deltas.texts, deltas.wire
+        if passed is None:
             return self.pass_unmarked([deltas])
-        texts = deltas.texts
-        if json_may_hold_mark(deltas.wire, texts[-1]):
+        if not deltas.known:
             joined = SEPARATOR.join(texts)
             if may_hold_mark(joined):
                 return False
-            if len(joined) > _CHARACTERS_PER_EVENT * len(texts):
-                self._remember([deltas], len(texts) + len(joined) // _CHARACTERS_PER_EVENT)
+            if not 0 < len(wire) < _LIMIT_LONG:
+                self._remember([deltas], len(joined) + _TEXT_SIZE * len(texts), deltas)
                 return True
-        passed_texts = self.passed_texts
-        passed_texts += texts
-        if len(passed_texts) > LIMIT_UNREAD:
-            self._read_passed()
+            if len(texts) == 1:
+                remember_text(wire, joined)
+        passed += texts
+        if len(passed) > LIMIT_UNREAD:
+            self._compact(passed)
         return True
 
-    def _remember(self, events: list[Event], size: int) -> None:
+    def _remember(self, events: list[Event], size: int, last: Event) -> None:
         """Remember events that passed, with texts of this size; the parser reads them if they are many."""
-        self._join_passed_texts()
+        if self.passed_texts is not None:
+            self._close_passed_texts()
+        if type(last) is ResponseEnd:  # whose text can't change any more
+            self._unread.clear()
+            self._unread_size = self._open_parts = 0
+            return
         self._unread += events
-        self._unread_texts += size
-        if self._unread_texts + len(self._unread) > LIMIT_UNREAD:
+        self._unread_size += size
+        if self._unread_size > _LIMIT_SIZE or len(self._unread) > LIMIT_UNREAD:
             self._read_passed()
-        last = events[-1]
-        if self._open_parts == 1 and isinstance(last, _DELTAS) and last.kind is None and self._is_quiet:
-            self._last_delta, self.known_texts = last, UNMARKED_TEXTS
+        if size and self._open_parts == 1 and isinstance(last, _DELTAS) and last.kind is None and self._is_quiet:
+            self._last_delta, self.passed_texts = last, []
 
     def _count_parts(self, events: list[Event]) -> None:
         """Count the parts that are open after these events."""
@@ -169,13 +205,23 @@ class TextRecoveryStage:
             elif type(event) is PartEnd:
                 self._open_parts -= 1
 
-    def _join_passed_texts(self) -> None:
+    def _compact(self, passed: list[str]) -> None:
+        """Join the texts that passed; the parser reads them if they are long."""
+        text = "".join(passed)
+        passed[:] = [text]
+        if len(text) + self._unread_size > _LIMIT_SIZE:
+            self._read_passed()
+        elif (last := self._last_delta) is not None:
+            self._unread.append(PartDelta(index=last.index, text=text, candidate=last.candidate))
+            self._unread_size += len(text)
+            passed.clear()
+
+    def _close_passed_texts(self) -> None:
         """Remember the texts that passed as one event, and let no more pass until another delta is remembered."""
         if self.passed_texts and (last := self._last_delta) is not None:
             self._unread.append(PartDeltas(index=last.index, texts=self.passed_texts, candidate=last.candidate))
-            self._unread_texts += len(self.passed_texts)
-            self.passed_texts = []
-        self._last_delta, self.known_texts = None, _NO_TEXTS
+            self._unread_size += _TEXT_SIZE * len(self.passed_texts)
+        self._last_delta = self.passed_texts = None
 
     def process(self, events: list[Event]) -> list[Event]:
         """Return the events with calls and reasoning recovered from text; the same list if nothing changes.
@@ -192,7 +238,7 @@ class TextRecoveryStage:
                 return events
         elif self._is_quiet and _ends_with_text_start(events) and self.pass_unmarked(events[:-1]):
             self._held_start, self._is_quiet = events[-1:], False
-            self._join_passed_texts()
+            self._close_passed_texts()
             return events[:-1]
         self._read_passed()
         self._count_parts(events)
@@ -200,11 +246,11 @@ class TextRecoveryStage:
 
     def _read_passed(self) -> None:
         """Let the parser read the events that passed."""
-        self._join_passed_texts()
+        self._close_passed_texts()
         if self._unread:
             self._read(_join_deltas(self._unread))
             self._unread.clear()
-            self._unread_texts = 0
+            self._unread_size = 0
 
     def _read(self, events: list[Event]) -> list[Event]:
         """Return the events as the parser changes them; the same list if it does not."""
@@ -269,6 +315,7 @@ class TextRecoveryStage:
             if type(event) is ResponseStart and self._candidates:  # of the next round
                 self._has_changed = self.has_changed
                 self._candidates.clear()
+                self._open.clear()
             elif type(event) is ResponseEnd or type(event) is ResponseFailed:
                 for candidate in self._candidates.values():
                     candidate.finish(processed, is_finished=type(event) is ResponseEnd)
@@ -312,11 +359,12 @@ def _ends_with_text_start(events: list[Event]) -> bool:
     return type(start := events[-1]) is PartStart and type(start.part) is Text and not start.part.text
 
 
-def _starts_unmarked(start: PartStart, delta: PartDelta | PartDeltas) -> bool:
+def _starts_unmarked(start: PartStart, delta: PartDelta | PartDeltas, text: str) -> bool:
     """Return whether a delta is of the starting part, and the beginning of its text can't begin a mark."""
-    is_same_part = delta.index == start.index and delta.candidate == start.candidate
-    text = delta.texts[0] if type(delta) is PartDeltas else delta.text
-    return is_same_part and not may_begin_with_mark(start.part.text + text)  # type: ignore[union-attr]  # a text
+    if delta.index != start.index or delta.candidate != start.candidate:
+        return False
+    text = start.part.text + text  # type: ignore[union-attr]  # a text
+    return text[:1] in unmarked_initials() or not may_begin_with_mark(text)
 
 
 def recover_text(response: Response, context: ResponseContext) -> Response:
