@@ -1,6 +1,7 @@
 """Ollama streams: complete calls, timestamps and extras on each line, and errors in the middle."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -185,7 +186,8 @@ def test_lines_that_only_add_text_decode_as_all_lines(
         return separate_deltas([*first, *rest, *decoder.close()])
 
     fast, again = decode(), decode()
-    monkeypatch.setattr("toolwire.protocols.ollama.stream_decoder._match_text_line", lambda line: None)
+    module = sys.modules["toolwire.protocols.ollama.stream_decoder"]  # the package has a function of this name
+    monkeypatch.setattr(module, "_match_text_line", lambda line: None)
     assert fast == again == decode()
 
 
