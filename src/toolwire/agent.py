@@ -236,6 +236,11 @@ class Agent(Generic[OutputT_co, DepsT]):
         check_deps(self._deps_type, deps)
         return self._resume(self._runs.find(run), RunOptions(deps=deps))
 
+    @property
+    def runs(self) -> RunStore | None:
+        """The store of its runs, in its journal; None if it has none."""
+        return self._runs
+
     def continue_taken(self, taken: TakenRun, approver: Approver) -> RunStream[OutputT_co]:
         """Execute a run that a worker took from a queue; `approver` decides if the agent has none."""
         return self._resume(taken.run, RunOptions(lease=taken.lease, approver=approver))

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,6 +19,7 @@ from toolwire.gateway.providers.discovery import simulated_providers
 from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.gateway.server.gateway import build_gateway
 from toolwire.gateway.state.store_file import open_store
+from toolwire.journal.postgres import displayed_url
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store
 from toolwire.protocols import PROTOCOLS
@@ -207,6 +209,23 @@ def test_database_files_are_checked(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     for name, path in files.items():
         assert f"ok       {name}: {path}\n" in result.output
+
+
+@pytest.mark.postgres
+def test_database_is_checked_instead_of_files_that_it_replaces(postgres_url: str, tmp_path: Path) -> None:
+    create_databases(tmp_path)
+    RunStore(postgres_url).close()
+    config = f'[server]\nseal_keys = ["a shared key"]\n[state]\nurl = "{postgres_url}"\n'
+    lines = [
+        line
+        for line in doctor(tmp_path, config).output.splitlines()
+        if line[9:].startswith(("state:", "journal:", "runs:"))
+    ]
+    assert lines == [f"ok       state: {displayed_url(postgres_url)}"]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO toolwire.versions VALUES ('ledger', 99)")
+    refused = doctor(tmp_path, config)
+    assert (refused.exit_code, "written by a newer toolwire (ledger version 99" in refused.output) == (1, True)
 
 
 @pytest.mark.parametrize("name", FILES)

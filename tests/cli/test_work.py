@@ -1,6 +1,8 @@
 """`toolwire ask --detach`, `toolwire work`, and `toolwire runs follow`, `approve`, `deny` and `cancel`."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from tests.support.deadlines import DEADLINE
 from tests.support.postgres import POSTGRES, PostgresServer
 from tests.support.runtime.cli_process import (
     calls_turn,
+    cli_environment,
     run_toolwire,
     start_toolwire,
     text_reply,
@@ -35,6 +38,9 @@ other = "no agent"
 def state(request: pytest.FixtureRequest) -> str:
     """The configuration of the store of runs."""
     return "" if request.param == "file" else f'[state]\nurl = "{request.getfixturevalue("postgres_url")}"\n'
+
+
+NOTE = 'note {"text": "kept"}'
 
 
 def test_detached_run_waits_for_approval_on_a_worker(state: str, tmp_path: Path) -> None:
@@ -79,9 +85,13 @@ def test_cancelled_run_is_not_executed(state: str, tmp_path: Path) -> None:
 
 
 def test_worker_executes_runs_of_an_imported_agent(tmp_path: Path) -> None:
-    (tmp_path / "keepers.py").write_text(AGENT_MODULE)
-    run = run_toolwire(tmp_path, "work", "--once", "--agent", "keepers:keeper")
-    assert "agent:keeper" in run.err
+    """Its journal is a file of its own, which the worker finds."""
+    module = AGENT_MODULE.replace(".state/toolwire/runs.db", "own.db")
+    (tmp_path / "keepers.py").write_text(f"{module}\nif __name__ == '__main__':\n    keeper.run_detached({NOTE!r})\n")
+    subprocess.run([sys.executable, "keepers.py"], cwd=tmp_path, env=cli_environment(tmp_path), check=True)
+    worked = run_toolwire(tmp_path, "work", "--once", "--agent", "keepers:keeper")
+    assert f"executes the runs of agent:keeper in {tmp_path}/own.db" in worked.err
+    assert (tmp_path / "note").read_text() == "kept"
 
 
 @pytest.mark.parametrize(

@@ -74,17 +74,23 @@ def command(config_path: Path | None, by: str, days: int, *, as_json: bool) -> N
 
 def _read_ledger(config_path: Path | None, days: int) -> "tuple[list[UsageRow], list[Reservation]]":
     """Return the usage of the last days, and the reservations of requests that have not ended."""
+    from msgspec.structs import replace
+
     from toolwire.gateway.config import load_config
     from toolwire.gateway.keys.ledger import IN_MEMORY, day_of
     from toolwire.gateway.keys.ledger_file import open_ledger
+    from toolwire.gateway.server.auth import secret_tenant
     from toolwire.journal.sqlite_files import DatabaseUnusable
 
-    section = load_config(config_path).config.state
+    config = load_config(config_path).config
+    section, keys = config.state, config.server.keys
+    names = {secret_tenant(key.encode()): f"server.keys[{number}]" for number, key in enumerate(keys)}
     if section.url is None and section.path == IN_MEMORY:
         raise BadInput('the gateway keeps its usage in memory (state.path = ":memory:"): set a file')
     ledger = open_ledger(section, os.environ)
     try:
-        return ledger.usage_since(day_of(time.time() - (days - 1) * _DAY_SECONDS)), ledger.reservations()
+        rows = ledger.usage_since(day_of(time.time() - (days - 1) * _DAY_SECONDS))
+        return [replace(row, owner=names.get(row.owner, row.owner)) for row in rows], ledger.reservations()
     except DatabaseUnusable as error:
         raise BadInput(f"usage: {error}") from None
     finally:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,7 @@ def command(
 
         opened = open_agents() if options["once"] else _wait_until_available(open_agents)
         try:
-            sys.exit(_work(opened.runs, opened, **options))
+            sys.exit(_work(opened, has_journal_option=journal is not None, **options))
         finally:
             opened.runs.close()
 
@@ -93,39 +93,57 @@ def _wait_until_available(open_agents: "Callable[[], _Agents]") -> "_Agents":
         time.sleep(_RETRY_INTERVAL)
 
 
-def _work(runs: "RunStore", agents: "_Agents", *, queues: tuple[str, ...], once: bool, **options: Any) -> int:
-    """Execute runs until a signal or, with `once`, until none is left; return the exit code."""
+def _work(agents: "_Agents", *, queues: tuple[str, ...], once: bool, has_journal_option: bool, **options: Any) -> int:
+    """Execute runs until a signal or, with `once`, until none is left; return the exit code.
+
+    The runs of an agent are in its own journal, unless the command names one.
+    """
     import asyncio
 
     from toolwire.cli.agent_options import ask_queue
     from toolwire.worker import Worker
 
-    served = (ask_queue(), *queues, *(f"agent:{name}" for name in agents.names))
+    stores = {_location(agents.runs): agents.runs}
+    queues_by_store = {_location(agents.runs): [ask_queue(), *queues]}
+    for agent in agents.named.values():
+        store = agents.runs if has_journal_option or agent.runs is None else agent.runs
+        stores.setdefault(_location(store), store)
+        queues_by_store.setdefault(_location(store), []).append(f"agent:{agent.name}")
 
     async def serve() -> None:
-        """Run the worker in an event loop."""
-        worker = Worker(runs, agents.open, served, log=_log, **options)
-        _stop_on_signals(worker)
-        _log(f"executes the runs of {', '.join(served)} in {runs.name}")
-        await (worker.drain() if once else worker.serve())
+        """Run a worker for each store in an event loop."""
+        workers = [
+            Worker(store, agents.open, queues_by_store[location], log=_log, **options)
+            for location, store in stores.items()
+        ]
+        _stop_on_signals(workers)
+        for location, names in queues_by_store.items():
+            _log(f"executes the runs of {', '.join(names)} in {location}")
+        await asyncio.gather(*[worker.drain() if once else worker.serve() for worker in workers])
 
     asyncio.run(serve())
     return 0
 
 
-def _stop_on_signals(worker: "Worker") -> None:
-    """Stop the worker on the first SIGTERM or SIGINT; the second one kills the process."""
+def _location(store: "RunStore") -> str:
+    """Return the absolute path of a store, or its URL without credentials."""
+    return store.name if store.path is None else str(store.path.resolve())
+
+
+def _stop_on_signals(workers: "Sequence[Worker]") -> None:
+    """Stop the workers on the first SIGTERM or SIGINT; the second one kills the process."""
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        """Stop the worker, and let the next signal kill the process."""
+        """Stop the workers, and let the next signal kill the process."""
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
-        worker.stop()
+        for worker in workers:
+            worker.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -145,18 +163,13 @@ class _Agents:
         self.runs = runs
         self._config = config
         self._has_config_option = has_config_option
-        self._agents: Mapping[str, Agent[Any, Any]] = {
+        self.named: Mapping[str, Agent[Any, Any]] = {
             agent.name: agent for agent in [_import_agent(target) for target in targets]
         }
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the agents of modules."""
-        return tuple(self._agents)
-
     def open(self, metadata: "RunMetadata", approver: "Approver") -> "AbstractAsyncContextManager[Agent[Any, Any]]":
         """Return the agent of a run: one of a module, or one built from the options of `toolwire ask`."""
-        agent = self._agents.get(metadata.agent)
+        agent = self.named.get(metadata.agent)
         return nullcontext(agent) if agent is not None else self._build_ask_agent(metadata, approver)
 
     def _build_ask_agent(self, metadata: "RunMetadata", approver: "Approver") -> "Agent":

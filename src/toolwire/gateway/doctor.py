@@ -10,6 +10,7 @@ from toolwire.codec.env_references import describe_unset
 from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
+from toolwire.gateway.keys.ledger import POSTGRES_SCHEMA as POSTGRES_LEDGER
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.providers.discovery import (
     discover_providers,
@@ -165,14 +166,15 @@ def check_variables(config: Config) -> Iterator[Finding]:
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each state, journal and run database that exists; missing ones are created when needed."""
-    if config.state.url is not None:
-        yield _check_postgres(config.state.url)
     journal = journal_path(config, environment)
     files = [
         ("state", state_path(config.state, environment), STATE),
         ("journal", journal, JOURNAL),
         ("runs", journal.with_name("runs.db"), RUNS),
     ]
+    if config.state.url is not None:
+        yield _check_postgres(config.state.url)
+        files = files[1:2] if config.journal.path is not None else []
     for subject, path, schema in files:
         if path.is_file():
             try:
@@ -191,7 +193,7 @@ def _check_postgres(url: str) -> Finding:
     """Return a finding on the shared database."""
     name = displayed_url(url)
     try:
-        inspect_tables(url, (POSTGRES_STATE, POSTGRES_JOURNAL, POSTGRES_RUNS))
+        inspect_tables(url, (POSTGRES_STATE, POSTGRES_JOURNAL, POSTGRES_RUNS, POSTGRES_LEDGER))
     except DatabaseUnusable as error:
         advice = error.advice or "check that the server runs, and host, user and password in state.url"
         return Finding("state", f"{name}: {error.reason}", advice)

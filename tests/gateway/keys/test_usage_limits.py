@@ -31,6 +31,7 @@ from toolwire.gateway.keys.ledger import (
     UsageRow,
 )
 from toolwire.gateway.keys.ledger_file import open_ledger
+from toolwire.gateway.server.auth import secret_tenant
 
 SECRET = create_secret()
 KEY = KeySection(hash=hash_secret(SECRET))
@@ -335,7 +336,7 @@ def test_connection_that_was_cut_refuses_no_request(postgres_url: str) -> None:
 
 def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
     config = tmp_path / "toolwire.toml"
-    config.write_text(f'[state]\npath = "{tmp_path / "state.db"}"\n')
+    config.write_text(f'[server]\nkeys = ["a-secret-key"]\n[state]\npath = "{tmp_path / "state.db"}"\n')
     ledger = open_ledger(StateSection(path=str(tmp_path / "state.db")), {})
     used: dict[str, Any] = {
         "provider": "openai",
@@ -345,7 +346,10 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
         "output_tokens": 20,
     }
     ledger.add("b1", [UsageRow(day="2999-01-01", owner="alice", nanodollars=50 * CENT, **used)])
-    ledger.add("b2", [UsageRow(day="2999-01-02", owner="", unpriced=1, **used | {"model": "local"})])
+    ledger.add(
+        "b2",
+        [UsageRow(day="2999-01-02", owner=secret_tenant(b"a-secret-key"), unpriced=1, **used | {"model": "local"})],
+    )
     for number in range(22):
         ledger.reserve(replace(KEY, requests_per_minute=99), reservation(f"ex_{number}", cents=3, at=float(number)))
     for id in ("ex_new", "ex_newer"):
@@ -360,7 +364,7 @@ def test_usage_is_printed_by_key_model_and_day(tmp_path: Path) -> None:
     lines = [line.split() for line in usage().stdout.splitlines()]
     assert lines == [
         ["alice", "2", "1,500", "0", "20", "$0.5000"],
-        ["(no", "key)", "2", "1,500", "0", "20", "$0.0000*"],
+        ["server.keys[0]", "2", "1,500", "0", "20", "$0.0000*"],
         ["total", "4", "3,000", "0", "40", "$0.5000*"],
     ]
     notes = usage().stderr.splitlines()

@@ -29,6 +29,11 @@ class Principal(Struct, frozen=True):
 ANONYMOUS = Principal("", is_admin=True)
 
 
+def secret_tenant(key: bytes) -> str:
+    """Return the owner of the data stored for a key of `server.keys`, which has no name."""
+    return hashlib.blake2s(key, digest_size=8).hexdigest()
+
+
 class Authenticator:
     """Checks API keys; without any, checks that a request was made on and for this machine."""
 
@@ -45,7 +50,7 @@ class Authenticator:
         self._client_keys = {
             key.section.hash: Principal(key.tenant, is_admin=key.section.admin, key=key) for key in client_keys
         }
-        self._principals = tuple(Principal(hashlib.blake2s(key, digest_size=8).hexdigest()) for key in self._keys)
+        self._principals = tuple(Principal(secret_tenant(key)) for key in self._keys)
         self._hosts = _LOCAL_NAMES | {host.lower() for host in hosts}
         self._origins = frozenset(origins)
         self._allowed_hosts = set[bytes]()  # values of `Host` that passed the check
