@@ -355,6 +355,21 @@ def test_tables_are_migrated_once_and_never_backwards(postgres_url: str) -> None
 
 
 @pytest.mark.postgres
+def test_gateway_refuses_tables_of_a_newer_version(postgres_url: str) -> None:
+    async def work() -> None:
+        async with two_replicas(f'url = "{postgres_url}"') as (gateway, _, _):
+            assert (await post(gateway, "/v1/responses", input="one", store=True))[0] == 200
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("UPDATE toolwire.versions SET version = 99")
+        async with two_replicas(f'url = "{postgres_url}"') as (gateway, _, _):
+            status, body, _ = await post(gateway, "/v1/responses", input="one", previous_response_id="resp_1")
+            assert (status, "written by a newer toolwire (state version 99" in body["error"]["message"]) == (503, True)
+            assert (await post(gateway, "/v1/responses", input="one", store=False))[0] == 200
+
+    run_async(work())
+
+
+@pytest.mark.postgres
 def test_ancestors_are_looked_up_by_id(postgres_url: str) -> None:
     """However many rows the owner has, and whatever the server's statistics say."""
 
