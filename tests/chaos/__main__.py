@@ -68,7 +68,7 @@ async def _unleash(cluster: Cluster, seed: int, seconds: float) -> tuple[Evidenc
     def log(text: str) -> None:
         _print(f"{time.monotonic() - began:6.1f} s  {text}")
 
-    adoptions = AdoptionWatch(cluster.database.url)
+    adoptions = AdoptionWatch(cluster.database.url, cluster.workers)
     monkey = Monkey(cluster, seed, adoptions, log)
     store = RunStore(cluster.database.url)
     load, runs = Load(cluster.root, cluster.secrets, seed), AgentRuns(store, seed)

@@ -1,14 +1,20 @@
-"""Measures how soon the runs of killed and paused workers are taken over."""
+"""Measures how soon the runs of killed and paused workers are taken over.
+
+While all workers are dead, starting or paused, or PostgreSQL is down, nobody can take a run over. This time is
+measured, so that the rule does not depend on the load of the machine, which delays the start of programs.
+"""
 
 import json
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psycopg
 
-from tests.chaos.cluster import connect
+from tests.chaos.cluster import Node, connect
 from tests.chaos.records import Adoption
+from toolwire.journal.leases import LeaseTerms
 
 _INTERVAL = 0.2
 _SELECT_RUNS = "SELECT id, holder, token FROM toolwire.runs WHERE ended IS NULL"
@@ -21,13 +27,16 @@ class _Expectation:
     worker: str
     cause: str
     since: float
+    waited: float = 0.0
 
 
 class AdoptionWatch:
     """Looks at the leases several times a second, in a thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, workers: Sequence[Node]) -> None:
         self._url = url
+        self._workers = workers
+        self._served_since: float | None = None
         self._connection: psycopg.Connection[tuple[object, ...]] | None = None
         self._held: dict[str, tuple[str, str]] = {}
         self._expected: list[_Expectation] = []
@@ -53,7 +62,7 @@ class AdoptionWatch:
         """Stop, and return all adoptions; those that did not happen have no time."""
         self._closing.set()
         self._thread.join()
-        missing = [Adoption(one.run, one.worker, one.cause, None) for one in self._expected]
+        missing = [Adoption(one.run, one.worker, one.cause, None, one.waited) for one in self._expected]
         return self._adoptions + missing
 
     def _watch(self) -> None:
@@ -70,14 +79,25 @@ class AdoptionWatch:
                     self._connection = connect(self._url)
                 rows = self._connection.execute(_SELECT_RUNS).fetchall()
             except psycopg.Error:
-                self._connection = None
+                self._connection = self._served_since = None
                 return
+            self._count_waiting()
             tokens = {str(run): token for run, _, token in rows}
             self._held = {str(run): (str(holder), str(token)) for run, holder, token in rows if token is not None}
             for one in list(self._expected):
                 if one.run not in tokens or tokens[one.run] not in (None, one.token):
                     self._expected.remove(one)
-                    self._adoptions.append(Adoption(one.run, one.worker, one.cause, time.monotonic() - one.since))
+                    seconds = time.monotonic() - one.since
+                    self._adoptions.append(Adoption(one.run, one.worker, one.cause, seconds, one.waited))
+
+    def _count_waiting(self) -> None:
+        """Add the time since the last look to what runs waited, if somebody could have taken them over."""
+        now, since = time.monotonic(), self._served_since
+        self._served_since = now if any(worker.is_ready for worker in self._workers) else None
+        if since is None or self._served_since is None:
+            return
+        for one in self._expected:
+            one.waited += max(0.0, now - max(since, one.since + LeaseTerms().seconds))
 
 
 def _identity(holder: str) -> tuple[int, str]:

@@ -40,6 +40,7 @@ OPEN_KEY = "open"
 """A key without limits, whose providers may fail."""
 AGENT_KEY = "agents"
 _PROGRAM = "import tests.chaos.faults as faults; faults.inject({fault!r}); from toolwire.cli import main; main()"
+_READY_MARK = b"executes the runs of"
 _NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
@@ -53,12 +54,27 @@ class Node:
     process: "subprocess.Popen[bytes] | None" = None
     is_paused: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    log: Path | None = None
+    """The log of a worker, which says when it is ready."""
+    _log_start: int = 0
+    _was_ready: bool = False
 
     def start(self) -> None:
         """Start the program, if it does not run."""
         with self.lock:
             if self.process is None:
+                self._was_ready = False
+                self._log_start = self.log.stat().st_size if self.log is not None and self.log.exists() else 0
                 self.process = self.start_process()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a worker has been started up, and is neither paused nor dead."""
+        if self.pid is None or self.is_paused or self.log is None:
+            return False
+        if not self._was_ready:
+            self._was_ready = _READY_MARK in self.log.read_bytes()[self._log_start :]
+        return self._was_ready
 
     @property
     def pid(self) -> int | None:
@@ -217,7 +233,7 @@ def run_cluster(folder: Path, nginx: str, fault: str = "") -> Iterator[Cluster]:
         for worker in workers:
             stack.callback(worker.kill)
             worker.start()
-        wait_until(lambda: all("executes the runs of" in (folder / f"{one.name}.log").read_text() for one in workers))
+        wait_until(lambda: all(worker.is_ready for worker in workers))
         yield cluster
 
 
@@ -227,7 +243,8 @@ def _worker_node(folder: Path, number: int, program: tuple[str, ...], config: Pa
     name = f"worker-{number}{'-remote' if is_remote else ''}"
     arguments = (*program, "work", "--agent", "tests.chaos.clerk:clerk", "--config", str(config))
     prefix = _NAMESPACE if is_remote else ()
-    return Node(name, _program_starter(folder, name, *arguments, prefix=prefix), has_namespace=is_remote)
+    start = _program_starter(folder, name, *arguments, prefix=prefix)
+    return Node(name, start, has_namespace=is_remote, log=folder / f"{name}.log")
 
 
 def _has_namespaces() -> bool:

@@ -99,7 +99,9 @@ class Adoption:
     worker: str
     cause: str
     seconds: float | None
-    """None if nobody took it over in time."""
+    """None if nobody took it over."""
+    waited: float = 0.0
+    """Seconds of these in which the lease had expired, a worker was ready, and PostgreSQL could be reached."""
 
 
 @dataclass(frozen=True)
