@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.protocols import ALL_PROTOCOLS
 from toolwire import Agent, Policy, RunFailed, ToolwireError, tool
+from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import PartDelta, PartEnd
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import OutputFormat
@@ -124,3 +125,5 @@ def test_answer_is_encoded_as_the_request_asks_for_it(
     run = Agent(script, tools=[weather], output=output).run("Which city?")
     assert run.output == expected
     assert script.unplayed == 0
+    (answer_part,) = run.messages[3].parts
+    assert isinstance(answer_part, ToolCall) == (model is ModelWithoutFormats and output is not str)

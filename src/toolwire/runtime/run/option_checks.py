@@ -1,6 +1,5 @@
 """Checks of an agent's options where they are written, with what to write instead."""
 
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -104,5 +103,5 @@ def check_deps(deps_type: object, deps: object) -> None:
 def _is_type(value: object) -> bool:
     """Return whether a value is a type or a type expression, such as `User | None`."""
     is_alias = hasattr(value, "__supertype__") or hasattr(value, "__value__")  # of `NewType` and `type`
-    is_expression = isinstance(value, types.UnionType) or typing.get_origin(value) is not None or value is Any
+    is_expression = typing.get_origin(value) is not None or value is Any
     return isinstance(value, type) or is_expression or is_alias
