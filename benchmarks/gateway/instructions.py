@@ -4,6 +4,7 @@
 revision, under callgrind, with 16 connections. Unlike times, the counts hardly depend on other load.
 """
 
+import compileall
 import contextlib
 import os
 import signal
@@ -24,13 +25,14 @@ _START = 300  # small requests, after which everything that is loaded late is lo
 _SCALE = 0.2  # of the agents
 # callgrind writes its counts whenever the program calls this function of libc.
 MARK = "getpgrp"
-_PATIENCE = 300.0
+_PATIENCE = 1200.0
 
 
 def count_exchanges(tree: Path, folder: Path, seed: int, names: list[str]) -> dict[str, float]:
     """Return the instructions per exchange of each workload, with the toolwire in this tree."""
     if compiler() is None:
         raise SystemExit("needs a C compiler: clients in Python would be too slow")
+    compileall.compile_dir(tree / "src", quiet=2)  # to compile under valgrind would take minutes
     write_traffic(seed, folder, {"small", *names}, _SCALE)
     upstream, figures = peers.free_port(), dict[str, float]()
     programs = start_programs(folder, upstream, seed, compiled=True, cores=(None, None))
@@ -61,7 +63,7 @@ def _gateway(tree: Path, folder: Path, upstream: int) -> Iterator[tuple[int, Cal
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", f"--dump-before={MARK}"]
     command += [sys.executable, "-m", "benchmarks.gateway.instructions", str(folder / "gateway.toml")]
     environment = {"PYTHONPATH": f"{tree / 'src'}:{ROOT}", "PYTHONHASHSEED": "0"}
-    process = peers.start("toolwire", command, port, folder, environment)
+    process = peers.start("toolwire", command, port, folder, environment, seconds=_PATIENCE)
     taken = 0
 
     def take_count() -> int:

@@ -244,7 +244,13 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def start(
-    name: str, command: list[str], port: int, folder: Path, env: dict[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    port: int,
+    folder: Path,
+    env: dict[str, str] | None = None,
+    *,
+    seconds: float = START_SECONDS,
 ) -> "subprocess.Popen[bytes]":
     log = folder / f"{name}.log"
     with log.open("wb") as output:
@@ -257,7 +263,7 @@ def start(
             env=os.environ | (env or {}),
         )
     answers = False
-    end = time.monotonic() + START_SECONDS
+    end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
             if process.poll() is not None or (answers := _answers(port)):

@@ -300,7 +300,8 @@ def _follow_path(root: Node, source_path: SourcePath, wire_names: WireNames) -> 
     for step in source_path:
         if type(step) is str:
             owner, node = node, getattr(node, step)
-            step_pointer = _wire_pointer(owner, step, wire_names)
+            if owner.wire_form or (step_pointer := wire_names.get(f"{type(owner).__name__}.{step}", "?")) == "?":
+                step_pointer = _wire_pointer(owner, step, wire_names)
             if type(node) is tuple:
                 continue  # the next step is an index
         elif step >= len(node):  # type: ignore[operator]

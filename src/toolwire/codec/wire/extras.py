@@ -94,9 +94,11 @@ class _ExtrasLayout:
         nulls = () if wire.nulls is UNSET else tuple(wire.nulls)
         extras: dict[str, Raw] = {}
         for name, value in zip(self._names, extra, strict=False):
+            if value is UNSET:
+                continue
             if value == _NULL:
                 nulls += (name,)
-            elif value is not UNSET:
+            else:
                 extras[self._prefix + name] = value
         if wire.unknown is not UNSET:
             extras.update([(self._prefix + escape_pointer(name), value) for name, value in wire.unknown.items()])

@@ -32,7 +32,7 @@ from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.refusals import omit_settings
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest
-from toolwire.gateway.limits import check_loss_count
+from toolwire.gateway.limits import check_loss_count, is_heavy_body
 from toolwire.gateway.rounds.call_retry import CallRetryRounds
 from toolwire.gateway.rounds.continuation import ProtocolPair, RoundMerger, RouteTools
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
@@ -93,10 +93,13 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
     body_size = len(exchange.client_request.body) if exchange.pending_response is None else None
     facts = await look_up_backend(services, backend, options, request, body_size=body_size, heavy=exchange.is_heavy)
     build = partial(build_upstream_request, exchange, backend, signed, route_tools, facts)
-    if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
+    heavy = exchange.is_heavy
+    if heavy and exchange.conversation.is_light(exchange.client_request.body):
         with suppress(CompleteEncodingRequired):
             return build(complete=False)
-    return await services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
+        pending = exchange.pending_response
+        heavy = is_heavy_body(exchange.client_request.body) or (pending is not None and pending.has_heavy_history)
+    return await services.body_executor.run_in_thread(build) if heavy else build()
 
 
 async def find_signatures(exchange: Exchange, backend: Backend, request: Request) -> SignedRequest:

@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from zlib import crc32
 
@@ -235,8 +236,7 @@ class Metrics:
 
     def count_call(self, provider: str, model: str, outcome: str) -> None:
         """Count a call of a model, by whether it is valid."""
-        labels = f'provider="{_escape_label(provider)}",model="{_escape_label(model)}",outcome="{outcome}"'
-        self._values[self._slot(f"{_CALLS}{{{labels}}}")] += 1
+        self._values[self._slot(_call_sample(provider, model, outcome))] += 1
 
     def set_breaker(self, provider: str, model: str, *, is_open: bool) -> None:
         """Set whether the circuit breaker of a backend is open in this worker."""
@@ -331,6 +331,12 @@ class Metrics:
         lines += _render_histogram(_FIRST, _BUCKETS, totals)
         lines += _render_histogram(_LAG, _LAG_BUCKETS, totals)
         return ("\n".join(lines) + "\n").encode()
+
+
+@lru_cache(maxsize=256)
+def _call_sample(provider: str, model: str, outcome: str) -> str:
+    """Return the name of the counter of calls with these labels."""
+    return f'{_CALLS}{{provider="{_escape_label(provider)}",model="{_escape_label(model)}",outcome="{outcome}"}}'
 
 
 def _bucket_labels(bounds: Sequence[float]) -> list[str]:

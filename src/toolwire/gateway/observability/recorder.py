@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from toolwire import __version__
-from toolwire.canonical.errors import ApiError, Loss, Strictness, counted_losses
+from toolwire.canonical.errors import ApiError, Loss, Strictness
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
@@ -369,8 +369,9 @@ class RequestObserver(ExchangeObserver):
             self.store_request_losses()
         record.duration = time.monotonic() - record.started_at
         if self.losses:
-            counted = counted_losses(self.losses)
-            record.losses, record.loss_errors = len(counted), sum([loss.severity == "error" for loss in counted])
+            severities = list(map(_loss_severity, self.losses))
+            record.losses = len(severities) - severities.count("info")
+            record.loss_errors = severities.count("error")
             if self.capture is not None:
                 self.capture.losses = self.losses
         outputs.metrics.count_request(record)
@@ -444,3 +445,4 @@ def _named_counts(counts: tuple[int | None, ...]) -> dict[str, int]:
 
 _usage_counts = attrgetter(*USAGE_COUNTS)
 _candidate_stop = attrgetter("stop")
+_loss_severity = attrgetter("severity")

@@ -19,6 +19,7 @@ _CHECKED = frozenset(
     | {"minimum", "maximum", "minItems", "maxItems"}
 )
 _KEYWORDS = _ANNOTATIONS | _CHECKED
+_SIMPLE = _KEYWORDS - {"enum", "const", "anyOf", "$ref"}
 _TYPE_ONLY = _ANNOTATIONS | {"type"}
 
 
@@ -40,25 +41,30 @@ class _PlainValidation:
     def is_valid(self, schema: Any, value: Any, depth: int = 32) -> bool:
         """Return whether a value is certainly valid by a schema, which may be nested this deeply."""
         self._steps -= 1
-        if schema is True:
-            return True
-        if type(schema) is dict and _TYPE_ONLY.issuperset(schema) and self._steps >= 0 and depth != 0:
-            return "type" not in schema or _has_type(schema["type"], value)
-        if type(schema) is not dict or not _KEYWORDS.issuperset(schema) or self._steps < 0 or depth == 0:
+        if type(schema) is not dict:
+            return schema is True
+        if self._steps < 0 or depth == 0:
             return False
         if "type" in schema and not _has_type(schema["type"], value):
             return False
-        if ("enum" in schema or "const" in schema) and not self._is_listed(schema, value):
-            return False
-        if "anyOf" in schema and not self._is_any(schema["anyOf"], value, depth - 1):
-            return False
-        if "$ref" in schema and not self.is_valid(self._definition(schema["$ref"]), value, depth - 1):
-            return False
+        if not _SIMPLE.issuperset(schema):
+            if not _KEYWORDS.issuperset(schema) or not self._is_valid_by_others(schema, value, depth - 1):
+                return False
+        elif _TYPE_ONLY.issuperset(schema):
+            return True
         if type(value) is dict:
             return self._is_valid_object(schema, value, depth - 1)
         if type(value) is list:
             return self._is_valid_array(schema, value, depth - 1)
         return type(value) not in (int, float) or _is_within(schema, "minimum", "maximum", value)
+
+    def _is_valid_by_others(self, schema: dict[str, Any], value: Any, depth: int) -> bool:
+        """Return whether a value is certainly valid by the keywords that list values or lead to other schemas."""
+        if ("enum" in schema or "const" in schema) and not self._is_listed(schema, value):
+            return False
+        if "anyOf" in schema and not self._is_any(schema["anyOf"], value, depth):
+            return False
+        return "$ref" not in schema or self.is_valid(self._definition(schema["$ref"]), value, depth)
 
     def _definition(self, reference: Any) -> Any:
         """Return the schema that a reference such as `#/$defs/Item` leads to; None for other references."""
