@@ -256,7 +256,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
-            """Read the run's events to the end, and pass its warnings on, since no one else reads them."""
+            """Read the run's events to the end, and emit its warnings as Python warnings: the caller sees no events."""
             async for event in self._events(run, options):
                 warn_of(event)
 

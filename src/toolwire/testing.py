@@ -72,7 +72,7 @@ def fail(
 
 
 def _check_turn(number: int, turn: object) -> None:
-    """Raise `TypeError` for a turn that no script can play."""
+    """Raise `TypeError` for a turn of an unsupported type."""
     if not isinstance(turn, str | ToolCall | Response | Fault) and not callable(turn):
         raise TypeError(
             f"turn {number} of the script is {turn!r:.100}: use a text, call(...), respond(...), answer(...), "
@@ -81,10 +81,10 @@ def _check_turn(number: int, turn: object) -> None:
 
 
 def answer(value: Any) -> Callable[[Request], Turn]:
-    """Return the answer of an agent with an output type, for a turn: a value of that type, or its JSON data."""
+    """Return a turn with the answer of an agent that has an output type: a value of that type, or its JSON data."""
 
     def encode(request: Request) -> Turn:
-        """Return the value as the request asks for it: as text, or by the tool `final_answer`."""
+        """Encode the value as the request requires: as text, or as a call of `final_answer`."""
         data = JsonValue(value).data
         tools = [tool for tool in request.tools or () if isinstance(tool, FunctionTool) and tool.name == OUTPUT_TOOL]
         if not tools and request.output is None:

@@ -138,7 +138,7 @@ enabled = false
 
 
 def _read_trusted_projects(path: Path) -> str:
-    """Return the `[projects]` of Codex's previous settings as TOML, so that it does not ask again whom to trust."""
+    """Return the `[projects]` of Codex's previous settings as TOML, so that Codex does not ask again which to trust."""
     import tomllib
 
     try:
@@ -153,7 +153,7 @@ def _read_trusted_projects(path: Path) -> str:
     )
 
 
-# What Gemini CLI assumes of every model. It compacts at a share of that.
+# The context window that Gemini CLI assumes for every model. It compacts at a share of this size.
 _GEMINI_CONTEXT = 1_048_576
 
 

@@ -41,7 +41,7 @@ class GatewayForAgent(Struct, frozen=True):
 
     url: str
     is_shared: bool
-    """Whether it was already running, and so has the providers that it was started with."""
+    """Whether the gateway was already running. If so, it has the providers that it was started with."""
 
 
 class LaunchCommand(click.Command):
@@ -207,7 +207,7 @@ def _report_unserved_model(gateway: GatewayForAgent, api_key: str, name: str, ag
 
 
 def _fetch_model(gateway: GatewayForAgent, api_key: str, model: str) -> tuple[int, dict[str, Any]]:
-    """Return the status and the body of the gateway's answer about a model; 0 and nothing if there is none.
+    """Fetch a model from the gateway; return the status and the body, or 0 and an empty body if the request fails.
 
     Raises `BadInput` for a key that the gateway rejects.
     """
@@ -255,7 +255,7 @@ def _note_on_terminal(text: str) -> None:
 def _ensure_gateway(
     loaded: "LoadedConfig", path: Path | None, model: str | None, folder: Path, *, is_new: bool
 ) -> Iterator[GatewayForAgent]:
-    """Yield the gateway that is already running, or else start one and stop it afterwards; with `is_new`, start one."""
+    """Yield the running gateway, or start one and stop it at the end. With `is_new`, always start one."""
     from toolwire.gateway.providers.discovery import SIMULATOR_NOTE, find_listener
 
     server = loaded.config.server
@@ -288,7 +288,7 @@ def _ensure_gateway(
 
 
 def _describe_running_gateway(url: str, config: "Config", *, is_simulated: bool) -> None:
-    """Write to stderr that the agent uses a running gateway; warn if only this terminal has providers."""
+    """Write to stderr that the agent uses a running gateway; warn if it has the simulator, not these providers."""
     from toolwire.cli.output.terminal import print_line
     from toolwire.gateway.providers.discovery import configured_providers
 

@@ -87,7 +87,7 @@ def list_servers(config_path: Path | None, *, tools: bool, as_json: bool) -> Non
     else:
         for report in reports:
             _print_server(report, tools=tools)
-    # The error of a server that is down is also a warning.
+    # The error of a server that is down is also among its warnings, and was printed above.
     for text in [text for report in reports for text in report.warnings if not (report.error and report.error in text)]:
         print_line(("warning:", "warning"), f" {text}", indent=2, err=True)
     sys.exit(1 if any(report.state == "down" for report in reports) else 0)

@@ -164,7 +164,7 @@ def exit_code(end: RunEnded) -> int:
 
 
 def _resume_hint(end: RunEnded, journal: str) -> list[str]:
-    """Return the lines that name the run, its file and the commands to continue it, each of which can be copied."""
+    """Return lines with the id of the run, its file, and the commands that continue it, ready to copy."""
     home = Path.home()
     name = f"~{journal.removeprefix(str(home))}" if journal.startswith(f"{home}/") else journal
     location = f"{end.run} in {name}"

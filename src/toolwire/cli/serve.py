@@ -64,7 +64,7 @@ def command(
             return override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
 
         def echo(text: str) -> None:
-            """Print the start-up message: wrapped on a terminal, elsewhere at once, as programs wait for it."""
+            """Print the start-up message: wrapped on a terminal, otherwise in one write, since programs wait for it."""
             if not sys.stderr.isatty():
                 click.echo(text, err=True)
                 return

@@ -22,7 +22,7 @@ _GROUPS: "dict[str, Callable[[UsageRow], str]]" = {
 _COUNTS = ("requests", "input_tokens", "output_tokens", "cache_read", "cache_write", "unpriced")
 _DAY_SECONDS = 86_400
 _UNSETTLED_SECONDS = 3600
-"""The age of a reservation from which its gateway was probably killed."""
+"""The age at which a reservation probably belongs to a gateway that was killed."""
 _MAX_LISTED = 20
 
 

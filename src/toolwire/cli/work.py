@@ -63,7 +63,7 @@ def command(
         config = apply_sandbox_flag(load_config(config_path).config, _log, no_sandbox=no_sandbox)
 
         def open_agents() -> _Agents:
-            """Open the store of runs, and import the agents, which may open stores as well."""
+            """Open the store of runs, and import the agents. Their module may open stores of its own."""
             runs = open_runs(journal, config)
             try:
                 return _Agents(runs, config, agents, has_config_option=config_path is not None)
@@ -79,7 +79,7 @@ def command(
 
 
 def _wait_until_available(open_agents: "Callable[[], _Agents]") -> "_Agents":
-    """Return the agents once the server of their stores can be reached, since workers may start before it."""
+    """Open the agents; retry while the store of runs is unavailable, since workers may start before its server."""
     from toolwire.journal.store import JournalUnavailable
 
     reason = ""

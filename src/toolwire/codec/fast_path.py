@@ -24,9 +24,10 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 _MAX_FRAME = 16 * 1024
 _FRAME_END = b"\n\n"
 KNOWN_TEXTS: dict[bytes, str] = {}
-"""Short texts without a mark by their JSON strings: models repeat a few thousand different tokens.
+"""A cache of short texts by their JSON strings: models repeat a few thousand different tokens.
 
-The search for calls adds them, so that it need not search them again, and they need not be decoded.
+The search for calls written as text adds a text that has no mark of a call. A known text is neither decoded nor
+searched again.
 """
 
 

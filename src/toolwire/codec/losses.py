@@ -410,7 +410,7 @@ def _collect_foreign_extras(
     criteria: tuple[Container[str], bool],
     collected: ForeignExtras,
 ) -> None:
-    """Append the foreign extras of a node and below it to `collected`; subtrees without any are skipped."""
+    """Append the foreign extras of a node, and of all nodes below it, to `collected`. Skip subtrees without extras."""
     names, values = children
     for name, child in compress(zip(names, values, strict=False), values):
         if type(child) is tuple:
@@ -455,7 +455,7 @@ _GetValues = Callable[[Any], tuple[Any, ...]]
 
 
 class _NodeFields(dict[type, tuple[tuple[str, ...], _GetValues, tuple[Any, ...]]]):
-    """By type: `extras` and the fields that hold nodes, a getter of their values, and its result if all are empty."""
+    """By type: the names of fields with extras or nodes, a getter of their values, and its result if all are empty."""
 
     def __missing__(self, kind: type) -> tuple[tuple[str, ...], _GetValues, tuple[Any, ...]]:
         """Return the entry of a type, computed and cached; types other than nodes get an empty one."""

@@ -98,7 +98,7 @@ class DecodedToolsMemo(Generic[V]):
         return decoded
 
     def _decode_tools(self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], V]) -> Iterator[V]:
-        """Return the tools one by one, each from the cache if it is known."""
+        """Yield the decoded tools, each from the cache if possible."""
         types, get = self._types, TOOLS_MEMO.get
         for index, raw in enumerate(declarations):
             body = bytes(raw)  # a copy, since a Raw value keeps the entire body alive

@@ -13,7 +13,7 @@ Kind = Literal["streams", "background", "websockets", "bodies"]
 
 _KINDS: tuple[Kind, ...] = ("streams", "background", "websockets", "bodies")
 _ROWS = 512
-"""Keys whose uses in one worker the other workers see."""
+"""Maximum number of keys whose counts a worker publishes. Other workers see no uses of further keys."""
 
 _TOTAL = struct.Struct("<q")
 _ROW = struct.Struct("<16sq")  # key, count
@@ -30,7 +30,7 @@ class UseBoard:
         self._counts: dict[tuple[Kind, int], UseCounts] = {}
 
     def counts(self, kind: Kind, worker: int) -> "UseCounts":
-        """Return the counts of one kind as one worker writes them, the same each time."""
+        """Return the counts of one kind for one worker to write; the same object each time."""
         if (known := self._counts.get((kind, worker))) is None:
             start = _KINDS.index(kind) * self._workers * _PART_SIZE
             known = self._counts[kind, worker] = UseCounts(self._memory, start, worker, self._workers)
@@ -44,10 +44,10 @@ class UseBoard:
 
 
 class UseCounts:
-    """The uses of one kind: a worker changes its own, and reads those of all."""
+    """The uses of one kind. A worker writes its own counts, and reads those of all workers."""
 
     def __init__(self, memory: mmap.mmap | None = None, start: int = 0, worker: int = 0, workers: int = 1) -> None:
-        """Without memory, count only those of this process."""
+        """Without `memory`, count only the uses in this process."""
         self._memory = memory or mmap.mmap(-1, _PART_SIZE)
         self._part = start + worker * _PART_SIZE
         self._others = [start + other * _PART_SIZE for other in range(workers) if other != worker]
@@ -68,7 +68,7 @@ class UseCounts:
             del self._own[tenant]
 
     def _write_row(self, tenant: str) -> None:
-        """Publish the uses of a key; its row is free again once there are none."""
+        """Publish the uses of a key; free its row when there are none."""
         count, row = self._own[tenant], self._rows.get(tenant)
         if row is None and self._free_rows:
             row = self._rows[tenant] = self._free_rows.pop()
@@ -88,7 +88,7 @@ class UseCounts:
         return self._own[tenant] + sum([self._find(tenant, part + _TOTAL.size) for part in self._others])
 
     def _find(self, tenant: str, start: int) -> int:
-        """Return the uses of a key in the rows that start here."""
+        """Return the uses of a key in the rows of one worker, which begin at `start`."""
         key, at = _row_key(tenant), start - 1
         while (at := self._memory.find(key, at + 1, start + _ROWS * _ROW.size)) != -1:
             if (at - start) % _ROW.size == 0:
@@ -97,5 +97,5 @@ class UseCounts:
 
 
 def _row_key(tenant: str) -> bytes:
-    """Return the key of a row; that of callers without a key is not empty."""
+    """Encode a tenant as the key of a row. It is never empty, since an empty key marks a free row."""
     return (tenant or "anonymous").encode()[:16].ljust(16, b"\0")

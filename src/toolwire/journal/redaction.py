@@ -16,7 +16,7 @@ REDACTED = "[removed]"
 MIN_SECRET_LENGTH = 8
 MAX_CACHED_LOSSES = 100
 MAX_ADDED_SECRETS = 256
-"""Secrets that are added later and known at the same time; the one that was used least recently is forgotten first."""
+"""Maximum number of secrets added after the start. The least recently used one is dropped first."""
 
 
 def redact_credentials(data: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Redactor:
             self._collect()
 
     def _collect(self) -> None:
-        """Collect the encodings of all secrets, the longest first: one may begin with another."""
+        """Collect the encodings of all secrets, the longest first, since one may be the beginning of another."""
         self._secrets = sorted(self._configured.union(*self._added.values()), key=len, reverse=True)
         self._text_cache, self._last_losses = {}, []
 

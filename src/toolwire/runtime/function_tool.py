@@ -286,7 +286,7 @@ class _Signature:
 
 
 def _inner_function(function: Callable[..., Any]) -> Any:
-    """Return the function that a `functools.partial` completes; anything else as it is."""
+    """Return the function inside a `functools.partial`; anything else unchanged."""
     while isinstance(function, partial):
         function = function.func
     return function

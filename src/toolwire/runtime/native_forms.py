@@ -33,9 +33,9 @@ class NativeForm(Struct, frozen=True):
     note: str = ""
     """Instructions for the model on the tool, which a vendor's tool can't describe."""
     commands: frozenset[str] = frozenset()
-    """The values of the argument `command` that stand for this tool; empty if all calls do."""
+    """Values of the argument `command` that select our tool; empty if all calls are for it."""
     all_commands: frozenset[str] = frozenset()
-    """All commands of the vendor's tool. It is declared only if tools of the agent stand for all of them."""
+    """All commands of the vendor's tool. It is declared only if the agent has tools for all of them."""
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ class TurnForms(Struct, frozen=True):
     """The vendor's forms in use in one turn."""
 
     forms: Mapping[str, Sequence[tuple[NativeForm, Tool]]]
-    """The forms and the tools that they stand for, by the name of their calls."""
+    """The forms, each with our tool that it replaces, by the name in the vendor's calls."""
 
     def adapt_call(self, call: ToolCall) -> ToolCall:
         """Return the call of our tool that a call of a vendor's tool stands for; other calls stay as they are.
@@ -211,7 +211,7 @@ _EDITOR_COMMANDS = frozenset({"view", "create", "str_replace", "insert"})
 
 
 def _editor_form(read_arguments: Callable[[Any], Any], *commands: str, note: str = "") -> tuple[NativeForm, ...]:
-    """Return the forms of the tool that some commands of Anthropic's text editor stand for."""
+    """Return the forms of one built-in tool: calls of Anthropic's text editor with these commands become its calls."""
     form = NativeForm(
         _EDITOR, _EDITOR_NAME, None, read_arguments, note, frozenset(commands), all_commands=_EDITOR_COMMANDS
     )

@@ -54,7 +54,7 @@ def find_hosted_support(codec: Codec, target: Target, tool: NativeTool, *, has_f
 
 
 def knows_client_tool(codec: Codec, target: Target, tool: NativeTool) -> bool:
-    """Return whether the target's host takes its vendor's own tool that the client runs, and its model knows it."""
+    """Return whether the target's host and model support a vendor's tool that the client runs."""
     knows = _KNOWS_CLIENT_TOOLS.get((codec.name, tool.kind))
     if knows is None or tool.protocol != codec.name or not accepts_native("client", target.host):
         return False

@@ -22,7 +22,7 @@ LIMIT_KEY = 16 * 1024
 """Bytes that a command may print."""
 
 RENEWAL_SHARE = 0.8
-"""The share of its time after which a key is renewed while it is still in use."""
+"""The share of its `ttl` after which a key is renewed, while requests still use it."""
 
 MIN_INTERVAL = 5.0
 """Seconds until a command that failed, or whose key was rejected, runs again."""

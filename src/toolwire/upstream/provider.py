@@ -54,7 +54,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     protocol: str
     base_url: str
     api_key: str | None = None
-    # Prints the key, if it expires; `with_current_key` sets it.
+    # The command that prints an expiring key; `with_current_key` sets `api_key` to that key.
     key_command: KeyCommand | None = None
     # The header in which clients send their own credential for this provider.
     client_credential: str | None = None

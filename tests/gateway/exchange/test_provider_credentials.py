@@ -200,7 +200,7 @@ def test_request_without_its_own_key_is_an_error_in_the_clients_protocol(protoco
             path, body = question_request(protocol, model="one/m")
             answer = await gateway.post(path, body, x_api_key=OWN_KEY)
             text = (await answer.read(100_000)).decode()
-            assert "one can't be used: it needs the client's own key for it in the header 'authorization'" in text
+            assert "one can't be used: it needs the client's own key in the header 'authorization'" in text
             assert (answer.status, upstream.requests) == (401, [])
 
     run_async(work())
@@ -214,7 +214,7 @@ def test_key_of_the_gateway_is_never_passed_on(secret: str) -> None:
         upstream = ScriptedUpstream(CHAT_RESPONSE)
         async with run_with(upstream, OWN, keys) as gateway:
             status, text = await ask(gateway, authorization=f"Bearer {secret}")
-            assert (status, "which is not a key of the gateway" in text, upstream.requests) == (401, True, [])
+            assert (status, "not a key of the gateway" in text, upstream.requests) == (401, True, [])
             assert (await ask(gateway, authorization=BEARER, x_api_key=secret))[0] == 200
             assert (await ask(gateway, authorization=BEARER))[0] == 401
         assert [secret.encode() in request for request in upstream.requests] == [False]

@@ -65,7 +65,7 @@ def _record_row(record: "Record") -> list[Part]:
     invalid = _count_invalid(record.calls)
     notes = [f"{invalid} invalid calls"] if invalid else []
     notes += [" ".join(record.error.split())] if record.error else []
-    # The end is cut on a narrow terminal.
+    # The destination comes first, since a narrow terminal cuts the end.
     route = f"{_format_destination(record)} <- {record.client}{' stream' if record.streamed else ''}"
     return [
         time.strftime("%H:%M:%S" if is_today else "%b %d %H:%M", started),
@@ -168,7 +168,7 @@ def print_record(record: "Record", *, with_info: bool = False, in_full: bool = F
 
 
 def _print_body(text: str, width: int | None) -> None:
-    """Print a body: complete, or the beginning of its lines and how many follow."""
+    """Print a body: in full, or its first lines cut to `width`, and the number of lines that are left out."""
     lines = text.splitlines()
     if width is None or (len(lines) <= _MAX_BODY_LINES and all(len(line) <= width for line in lines)):
         click.echo(text)

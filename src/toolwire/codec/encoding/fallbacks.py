@@ -164,7 +164,7 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
 
 def _has_opaque_parts(request: Request) -> bool:
     """Return whether a part of the request is one that only its own protocol has."""
-    # In C: Python would take several instructions per part of a long history.
+    # These functions run in C. A Python loop would execute several instructions per part of a long history.
     return OpaquePart in map(type, chain.from_iterable(map(_parts, request.messages)))
 
 

@@ -76,7 +76,7 @@ def gpt_info(model: str) -> ModelInfo:
 
 
 def _first_match(facts: Mapping[re.Pattern[str], _Fact], name: str) -> _Fact | None:
-    """Return the fact of the first pattern that matches; None if none does."""
+    """Return the fact whose pattern is the first to match the name; None if no pattern matches."""
     return next((fact for pattern, fact in facts.items() if pattern.match(name)), None)
 
 

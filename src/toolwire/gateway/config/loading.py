@@ -95,7 +95,7 @@ def _read_source(
         try:
             require_trust(file.path, source.text, tree, user_tree, TrustRecords(state_directory(environment)))
         except ConfigError:
-            # A misspelled key needs trust, as any key that is not known to be harmless.
+            # Only keys that are known to be harmless need no trust. Report a misspelled key as such.
             check_key_names(Document([(source, tree)]))
             raise
     return source, tree

@@ -66,7 +66,7 @@ def build_config(document: Document, environment: Mapping[str, str]) -> Config:
 
 
 def check_key_names(document: Document) -> None:
-    """Raise `ConfigError` for the first key that does not exist; values play no part."""
+    """Raise `ConfigError` for the first unknown key; ignore invalid values."""
     problems = find_problems(document.tree, config_type())
     unknown = [problem for problem in problems if isinstance(problem, UnknownKey)]
     if unknown:

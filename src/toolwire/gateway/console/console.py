@@ -140,7 +140,7 @@ class Console:
             ("POST", "run"): self._run,
             ("POST", "diagnose"): self._diagnose,
         }
-        """The data of the page by method and first part of the path. Requests that act or compute need the token."""
+        """Handlers by method and first segment of the path. Those that change or compute data need the token."""
         self._computations = asyncio.Semaphore(_MAX_COMPUTATIONS)
         self._observability: Observability | None = None
         self._playground: Playground | None = None

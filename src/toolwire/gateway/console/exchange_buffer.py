@@ -64,7 +64,7 @@ class ExchangeBuffer:
 
     def __init__(self, count: int, size: int, *, body_limit: int, captures_always: bool = False) -> None:
         self.id = secrets.token_hex(4)
-        """Tells positions in this buffer from those in another one."""
+        """Identifies this buffer in a position, which is invalid for any other buffer."""
         self.is_watched = captures_always
         """Whether exchanges are followed from their start: a page is open, or bodies are captured."""
         self.last_number = 0
@@ -80,7 +80,7 @@ class ExchangeBuffer:
         self._open: dict[str, RequestObserver] = {}
 
     def reconfigure(self, count: int, size: int, *, body_limit: int, captures_always: bool) -> None:
-        """Apply a configuration that was loaded again; the exchanges stay, as far as it allows."""
+        """Apply a reloaded configuration; keep the exchanges that fit its limits."""
         self._count, self._size = max(1, count), size
         self._body_limit, self._captures_always = min(body_limit, size), captures_always
         self._drop_oldest()
@@ -144,7 +144,7 @@ class ExchangeBuffer:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        """Drop the oldest exchanges over the count, and the bodies of the oldest ones over the size."""
+        """Drop the oldest exchanges until the count fits, then the oldest bodies until the size fits."""
         while len(self._ring) > self._count:
             if self._ring.popleft().captured is not None:
                 self._evict_oldest()

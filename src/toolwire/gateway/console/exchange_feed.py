@@ -46,7 +46,7 @@ def read_positions(event_id: str) -> dict[int, str]:
 
 
 def read_position(text: str, buffer_id: str) -> FeedPosition:
-    """Return a position in this buffer; the beginning if the text is of another buffer or invalid."""
+    """Parse a position in this buffer; return the beginning if the text is invalid or from another buffer."""
     last_id, _, number = text.partition(":")
     is_valid = last_id == buffer_id and number.isdecimal() and len(number) < 16
     return FeedPosition(buffer_id, int(number) if is_valid else 0)

@@ -65,7 +65,7 @@ class RowBuilder:
     """Builds the rows of exchanges."""
 
     def __init__(self, router: Router, prices: PriceBook, key_names: Mapping[str, str]) -> None:
-        """`key_names` are the names of keys by tenant."""
+        """`key_names` maps each tenant to the name of its key."""
         self._router = router
         self._prices = prices
         self._key_names = key_names
@@ -141,7 +141,7 @@ def describe_losses(losses: list[Loss]) -> list[str]:
 
 
 def _describe_loss(loss: Loss) -> tuple[str, str]:
-    """Return the name of the lost field, and a text."""
+    """Return the name of the lost field, and the loss as text."""
     names = reversed((loss.target or loss.path).split("/"))
     return next((name for name in names if not name.isdigit()), ""), str(loss)[:MAX_TEXT]
 

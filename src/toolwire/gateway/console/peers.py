@@ -19,7 +19,7 @@ from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, request_head
 
 PEER_HEADER = "toolwire-console-peer"
-"""Marks a request of another worker, which is answered without asking further workers."""
+"""Marks a request from another worker, so that this worker asks no others."""
 
 _FORWARDED_HEADERS = ("cookie", TOKEN_HEADER)
 _REPLY_HEADERS = ("content-type", "content-disposition")
@@ -92,7 +92,7 @@ class Peers:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _asked_origins(self, request: AsgiRequest) -> Sequence[Origin]:
-        """Return the workers to ask; none if a worker asks itself."""
+        """Return the workers to ask; none if the request comes from another worker."""
         return () if PEER_HEADER.encode() in request.headers else self._origins
 
     async def _ask(self, origin: Origin, request: AsgiRequest, body: bytes | None = None) -> PeerReply | None:
@@ -109,7 +109,7 @@ class Peers:
             return None
 
     async def _follow(self, origin: Origin, request: AsgiRequest, batches: "asyncio.Queue[PeerBatch]") -> None:
-        """Queue the batches of one worker until cancelled. A worker that is replaced is asked again."""
+        """Queue the batches of one worker until cancelled. Reconnect when the worker is replaced."""
         position = request.header("last-event-id")
         while True:
             try:

@@ -94,7 +94,7 @@ class Sessions:
         return hmac.compare_digest(presented, self.token(viewer).encode())
 
     def _sign_session(self, content: str, principal: Principal) -> bytes:
-        """Return the signature of a session, which ends when the secret of its key changes."""
+        """Sign a session. The signature is no longer valid once the secret of its key changes."""
         secret_hash = "" if principal.key is None else principal.key.section.hash
         return self._sign(f"session {content} {secret_hash}").encode()
 

@@ -26,7 +26,7 @@ class ProviderStatus(Struct, omit_defaults=True):
     host: str = ""
     default_model: str = ""
     open_breakers: list[str] = []
-    """Models that are skipped because their circuit breaker is open, in some of the workers at least."""
+    """Models that at least one worker skips, because their circuit breaker is open."""
     requests: int = 0
     failed: int = 0
     input: int = 0

@@ -1,4 +1,4 @@
-"""Credentials of clients for their own providers: `client_credential` of a provider names the header.
+"""Credentials that clients send for providers, in the header that `client_credential` of the provider names.
 
 A credential goes to the provider whose header it came in, and to no other: the configuration refuses a header that
 providers at different addresses share. A key of the gateway is never passed on.
@@ -37,7 +37,7 @@ def read_credentials(
 def pass_credentials(
     match: RouteMatch, credentials: Mapping[str, str], client: Codec, redactor: Redactor
 ) -> RouteMatch:
-    """Return the match with the client's credentials at the backends that take them."""
+    """Return the match with the client's credentials as the keys of the providers that require them."""
     if all(backend.provider.client_credential is None for backend in match.backends):
         return match
     for secret in credentials.values():
@@ -47,12 +47,12 @@ def pass_credentials(
 
 
 def _with_credential(backend: Backend, credentials: Mapping[str, str], client: Codec) -> Backend:
-    """Return the backend with the client's credential, or as unavailable without it."""
+    """Return the backend with the client's credential; mark it as unavailable if the client sent none."""
     provider = backend.provider
     if (header := provider.client_credential) is None:
         return backend
     if (credential := credentials.get(header)) is None:
-        reason = f"it needs the client's own key for it in the header {header!r}, which is not a key of the gateway"
+        reason = f"it needs the client's own key in the header {header!r}, not a key of the gateway"
         return replace(backend, provider=replace(provider, unavailable_reason=reason))
     return replace(backend, provider=_authorize(provider, header, credential, client))
 
@@ -60,7 +60,7 @@ def _with_credential(backend: Backend, credentials: Mapping[str, str], client: C
 def _authorize(provider: Provider, header: str, credential: str, client: Codec) -> Provider:
     """Return the provider with a credential as its key.
 
-    A client of the provider's own protocol that sends a bearer token means that, and not a key: a subscription has one.
+    If a client of the provider's own protocol sends a bearer token, as with a subscription, it remains a bearer token.
     """
     is_token = header == _AUTHORIZATION and client.name == provider.protocol
     if is_token and PROTOCOLS[provider.protocol].surface.key_header != _AUTHORIZATION:

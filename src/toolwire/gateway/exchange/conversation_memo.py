@@ -29,8 +29,8 @@ _LIGHT_PARTS = 4000
 _MAX_ENCODINGS = 2
 _EMPTY_SIZE = 2048
 _MESSAGE_WEIGHT = 4
-"""Approximate memory of decoded messages per byte: the strings, and the UTF-8 that Python keeps with each of them once
-it is encoded. The decoded tools are in a memo of their own."""
+"""Approximate bytes of memory per byte of decoded messages. Python keeps the UTF-8 of each encoded string beside the
+string. Decoded tools are counted in a memo of their own."""
 
 _Key = tuple[str, str, str | None, bool | None, bytes]
 

@@ -163,7 +163,7 @@ class Router:
         return Backend(first, first.default_model)
 
     def _has_colon_prefix(self, name: str) -> bool:
-        """Return whether a name has the form `provider:model` of other programs; Ollama's `model:tag` has not."""
+        """Return whether a name is the `provider:model` of other programs, not the `model:tag` of Ollama."""
         prefix, colon, _ = name.partition(":")
         return bool(colon) and (prefix in self.providers or prefix in KEY_VARIABLES)
 

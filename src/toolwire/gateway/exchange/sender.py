@@ -134,7 +134,7 @@ async def _with_current_key(provider: Provider) -> Provider:
 
 
 async def _with_other_key(provider: Provider) -> Provider | None:
-    """Return the provider with a new key, once, after it rejected one; None if its command prints no other one."""
+    """Return the provider with a new key, to be tried once; None if the command prints only the rejected key."""
     if provider.key_command is None:
         return None
     with suppress(KeyCommandError):
@@ -252,7 +252,7 @@ class UpstreamSender:
         else:
             if error.kind == "authentication":
                 owner = "configured" if provider.client_credential is None else "client's"
-                # Claude Code replaces a message that has the header's name by a request to log in.
+                # Claude Code hides a message that contains "x-api-key", and asks the user to log in.
                 reason = error.message.replace("x-api-key", "API key")
                 message = f"{provider.name} rejected the {owner} API key: {reason}"
                 error = replace(error, message=message, wire_form=())

@@ -38,7 +38,7 @@ _LIMIT_ROWS = 10_000
 Usage of further pairs is not counted.
 """
 _LIMIT_SETTLEMENTS = 100_000
-"""Maximum number of requests that are settled later; the reservations of others stay."""
+"""Maximum number of queued settlements. Beyond it, reservations stay unsettled."""
 
 _DEFAULT_OUTPUT = 8192
 """Output tokens to reserve if neither the request nor the model has a limit."""
@@ -65,7 +65,7 @@ class _Settlement(Struct, frozen=True):
 
 
 class _UsageBatch:
-    """Usage without a reservation, which is added once, also if the database lost the answer to the first attempt."""
+    """Usage without reservations. Its id lets the ledger add it only once, even if the gateway sends it twice."""
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(16)
@@ -177,7 +177,7 @@ class Accounting:
         self._schedule_flush(loop)
 
     def _schedule_flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Record what is queued a second later."""
+        """Schedule a flush of the queue in one second, unless one is scheduled."""
         if self._timer is None and not self._closed:
             self._timer = loop.call_later(_FLUSH_INTERVAL, self._flush, loop)
 
@@ -214,7 +214,7 @@ class Accounting:
         self._record(loop)
 
     def _record(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Record what is queued; if that fails, try again a second later."""
+        """Record the queued usage; if the database is unavailable, schedule another attempt."""
         try:
             while self._settlements:
                 settlement = self._settlements[0]

@@ -341,12 +341,12 @@ class _Period(Struct, frozen=True):
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """Its start as parameters of `_SELECT_MONEY`."""
+        """The start of the period, as parameters of `_SELECT_MONEY`."""
         return {"day": self.start.date().isoformat(), "since": self.start.timestamp()}
 
 
 def _money_periods(section: KeySection, reservation: Reservation) -> list[_Period]:
-    """Return the day and the month of a reservation, as far as they are limited."""
+    """Return the day and the month of a reservation, without those that have no limit."""
     now = datetime.fromtimestamp(reservation.at, UTC)
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
@@ -360,7 +360,7 @@ def _money_periods(section: KeySection, reservation: Reservation) -> list[_Perio
 
 
 def _check_money(period: _Period, reservation: Reservation, spent: int, reserved: int, others: int) -> None:
-    """Raise `LimitExceeded` if the money of a period may not suffice."""
+    """Raise `LimitExceeded` if the reservation may exceed the limit of the period."""
     left = round(period.limit * 1e9) - spent - reserved
     if left <= 0 or (others and reservation.nanodollars > left):
         message = f"${period.limit:g} ({period.name}): ${spent / 1e9:.4f} are spent and ${reserved / 1e9:.4f} reserved"

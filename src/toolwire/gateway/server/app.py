@@ -179,7 +179,7 @@ class App:
         self._publish_metrics()
 
     def _publish_metrics(self) -> None:
-        """Let costs, breakers and the journal be counted in the metrics."""
+        """Let accounting, breakers and journal report to the metrics."""
         metrics = self._metrics
         if self._accounting is not None:
             self._accounting.on_cost = metrics.count_cost

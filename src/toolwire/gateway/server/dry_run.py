@@ -64,7 +64,7 @@ async def serve_dry_run(http_request: HttpRequest, dispatcher: Dispatcher, limit
 async def _estimate_cache(
     dispatcher: Dispatcher, previous: ClientRequest, upstream_request: UpstreamRequest
 ) -> dict[str, Any]:
-    """Return the member of a dry run that states how much of the request the cache could hold."""
+    """Return the field `cache` of a dry run: the share of the request that a prompt cache could hold."""
     earlier, executor = await dispatcher.translate(previous), dispatcher.services.body_executor
     body, codec = upstream_request.body, upstream_request.codec
     share = await executor.run(estimate_cache_share, body, [earlier.body], codec, heavy=is_heavy_body(body))
@@ -72,7 +72,7 @@ async def _estimate_cache(
 
 
 def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:
-    """Return a decoded dry run, and the request body in it that is to be translated."""
+    """Decode a dry run; return it with the request body to translate."""
     try:
         dry_run = msgspec.json.decode(body, type=DryRun)
     except msgspec.MsgspecError as error:

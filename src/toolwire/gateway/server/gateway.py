@@ -78,7 +78,7 @@ def build_gateway(
     log: AccessLog | None = None,
     predecessor: Gateway | None = None,
 ) -> Gateway:
-    """Build the gateway of one worker; with `model`, all requests go there.
+    """Build the gateway of one worker. With `model`, it sends every request to that model.
 
     It takes over state and connections of its `predecessor`, if there is one.
     """
@@ -135,7 +135,7 @@ def _build_app(
     environment: Mapping[str, str],
     worker: int,
 ) -> App:
-    """Build the ASGI application, with the console and what observes its requests."""
+    """Build the ASGI application, with its log, recorder and console."""
     services = dispatcher.services
     return App(
         dispatcher,

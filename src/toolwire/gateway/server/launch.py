@@ -140,7 +140,7 @@ def run_gateway(load: Callable[[], Config], catch_all: str | None, workers: int,
 
 
 class _Service:
-    """A gateway in one or several processes, on one listener; several have another one each, for each other."""
+    """A gateway in one process, or in several that share a listener and each have one for the other workers."""
 
     def __init__(
         self,

@@ -88,9 +88,9 @@ class IssuedSignatures:
     async def restore_reasoning(
         self, owner: str, request: Request, calls: Sequence["CallPlace"], wire_names: WireNames
     ) -> Request:
-        """Return the request with the reasoning that its client dropped put back before the call that followed it.
+        """Restore the reasoning that the client dropped, each before the call that followed it.
 
-        `calls` are those of the request that `MessageScan` found.
+        `calls` are the calls of the request that `MessageScan` found.
         """
         known = self._reasoning.get
         ids = list(map(itemgetter(2), calls))  # in C, as a long conversation has many calls
@@ -215,15 +215,16 @@ CallPlace = tuple[int, int, str]
 
 
 class MessageScan:
-    """Finds what may have to be restored in a growing conversation, each time only in the messages that are new."""
+    """Finds calls that lack reasoning, and signatures, in a growing conversation. It scans each message once."""
 
     def __init__(self) -> None:
         self._known: tuple[Sequence[Message], list[CallPlace], list[tuple[int, str]]] = (), [], []
 
     def scan(self, messages: Sequence[Message]) -> tuple[list[CallPlace], list[str]]:
-        """Return the calls that follow neither reasoning nor a call, and the data of all signatures and envelopes.
+        """Return the calls that lack reasoning, and the data of all signatures and envelopes.
 
-        Within a message, the last call is first, so that parts can be inserted at these indexes.
+        Such a call follows neither reasoning nor another call. Within a message, the last call is first, so that parts
+        can be inserted at these indexes.
         """
         known, calls, signatures = self._known  # a single read, since another thread may replace the tuple
         size = min(len(known), len(messages))

@@ -260,7 +260,7 @@ class SqlStateStore(StateStore, Generic[C]):
                 await asyncio.shield(asyncio.wrap_future(self._write_future))
 
     async def _run_read(self, task: Callable[[C], T], *keys: _Key) -> T:
-        """Run a task that reads, and return its result; it waits until queued rows with these keys are written."""
+        """Run a reading task and return its result. First wait until queued rows with these keys are written."""
         if self._readers is not self._thread:
             with self._lock:
                 is_queued = any(key in self._queued_keys or key in self._writing_keys for key in keys)
@@ -512,7 +512,7 @@ class SqlStateStore(StateStore, Generic[C]):
 
 
 def _find_keys(rows: Iterable[Row]) -> Iterator[_Key]:
-    """Yield what readers may find these rows by: their ids and their parents."""
+    """Yield the keys by which readers find these rows: their ids and their parents."""
     for row in rows:
         yield row.owner, row.kind, row.id
         if row.parent is not None:

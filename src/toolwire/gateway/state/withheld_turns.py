@@ -99,7 +99,7 @@ class WithheldTurns:
         context: ResponseContext,
         turn_key: TurnKey,
     ) -> bool:
-        """Queue the original turn of a response, if it has withheld signatures; return whether it has."""
+        """Queue the original turn of a response if it has withheld signatures; return whether it was queued."""
         if not withheld_signatures.has_signatures or context.request is None:
             return False
         echo = _echoed_messages(client.encode_response(response, context).to_bytes(), client)

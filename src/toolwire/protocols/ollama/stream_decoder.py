@@ -51,7 +51,7 @@ _line_reader = Reader[ResponseShape](ResponseShape, FAMILY)
 _decode_typed = msgspec.json.Decoder(ResponseShape).decode
 _NULL = b"null"
 _decode_strings = msgspec.json.Decoder(str).decode_lines
-# A line that adds text to a part, as the server writes it. Nothing else in it counts.
+# A line that only adds text to a part, with its members as Ollama orders them. Model and time are not needed.
 _match_text_line = re.compile(
     rb'\{"model":"[ !#-\[\]-~]*+","created_at":"[ !#-\[\]-~]*+",'
     rb'"message":\{"role":"assistant","content":("(?:[ !#-\[\]-~]|\\["\\/bfnrt])++")\},"done":false\}'

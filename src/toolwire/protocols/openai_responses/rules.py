@@ -147,7 +147,7 @@ def _check_calls(request: _Request) -> Findings:
         tag = item_type(item)
         call_id = text_of(item.get("id" if tag.startswith("local_shell_call") else "call_id"))
         if tag == "local_shell_call":
-            # The SDK documents the `id` of the output and the `call_id` of the call in the same words: either matches.
+            # The SDK describes `call_id` of the call and `id` of the output in the same words, so accept either id.
             shell_calls[text_of(item.get("call_id"))] = call_id
         elif tag == "local_shell_call_output":
             call_id = shell_calls.get(call_id, call_id)

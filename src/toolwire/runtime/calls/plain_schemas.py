@@ -1,14 +1,14 @@
-"""Validation by schemas of common keywords, without compiling them: most calls are valid by most schemas.
+"""Validation of values against schemas with common keywords only, without compiling them.
 
-Compiling a tool's schema takes longer than everything else that happens to a call, and 16 KB of memory. A gateway sees
-the tools of many clients, so most of these would be used once.
+Compiling a tool's schema takes longer than all other work on a call, and 16 KB of memory. A gateway sees the tools of
+many clients, so it would use most compiled schemas only once.
 """
 
 from typing import Any
 
 _MAX_STEPS = 2000
 _MAX_NUMBER = 2**53
-"""Up to here, integers and floats compare exactly in every implementation."""
+"""Up to this number, integers and floats compare exactly in every implementation."""
 
 _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
 _ANNOTATIONS = frozenset(
@@ -24,7 +24,7 @@ _TYPE_ONLY = _ANNOTATIONS | {"type"}
 
 
 def is_plainly_valid(schema: Any, value: Any) -> bool:
-    """Return whether a value is certainly valid; if not, a compiled schema has to decide.
+    """Return True for a value that is certainly valid. If False, only a compiled schema can decide.
 
     The value must be decoded JSON. No rule here depends on the version of JSON Schema.
     """
@@ -32,14 +32,14 @@ def is_plainly_valid(schema: Any, value: Any) -> bool:
 
 
 class _PlainValidation:
-    """One validation, within a number of steps."""
+    """One validation, with a limited number of steps."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._steps = _MAX_STEPS
 
     def is_valid(self, schema: Any, value: Any, depth: int = 32) -> bool:
-        """Return whether a value is certainly valid by a schema, which may be nested this deeply."""
+        """Return whether a value is certainly valid; False if the schema is nested deeper than `depth`."""
         self._steps -= 1
         if type(schema) is not dict:
             return schema is True
@@ -75,13 +75,13 @@ class _PlainValidation:
         return None
 
     def _is_listed(self, schema: dict[str, Any], value: Any) -> bool:
-        """Return whether a string is listed in `enum` and `const`; the equality of other values is less simple."""
+        """Return whether a string satisfies `enum` and `const`; False for values of other types."""
         names = schema.get("enum", [value])
         self._steps -= len(names) if type(names) is list else _MAX_STEPS
         return type(value) is str and self._steps >= 0 and value in names and schema.get("const", value) == value
 
     def _is_any(self, schemas: Any, value: Any, depth: int) -> bool:
-        """Return whether a value is certainly valid by one of these schemas."""
+        """Return whether a value certainly satisfies one of these schemas."""
         return type(schemas) is list and any(self.is_valid(schema, value, depth) for schema in schemas)
 
     def _is_valid_object(self, schema: dict[str, Any], value: dict[str, Any], depth: int) -> bool:
@@ -114,7 +114,7 @@ class _PlainValidation:
 
 
 def _has_type(names: Any, value: Any) -> bool:
-    """Return whether a value has one of the types; whether 1.0 is an integer depends on the version."""
+    """Return whether a value certainly has one of the types. Only some schema versions accept 1.0 as an integer."""
     if type(names) is str and _TYPES.get(names) is type(value):
         return True
     for name in names if type(names) is list else (names,):

@@ -99,7 +99,7 @@ class AnswerCollector:
             state.stopped, state.reason = "output", f"the answer does not match the output type: {error}"
 
     def _add_prompt(self, state: RunState, text: str) -> None:
-        """Add a message of toolwire itself, and record it, so that a later run can continue the conversation."""
+        """Add a prompt written by toolwire, and record it, so that a later run can continue the conversation."""
         state.messages += (Message(role="user", parts=(Text(text=text),)),)
         self._step_log.begin(f"prompt/{state.turn}", b"")
         self._step_log.finish(f"prompt/{state.turn}", msgspec.json.encode(text))

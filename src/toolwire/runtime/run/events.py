@@ -184,7 +184,7 @@ class RunWarning(_EventStruct, frozen=True, kw_only=True, tag="warning"):
 
     text: str
     subject: Literal["tools", "conversation"] = "tools"
-    """What it is about: a tool that is missing or works differently, or the conversation as the model gets it."""
+    """The subject: a tool that is missing or works differently, or the conversation as the model receives it."""
 
 
 class RunEnded(_EventStruct, frozen=True, kw_only=True, tag="run_ended"):

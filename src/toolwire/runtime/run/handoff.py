@@ -31,7 +31,7 @@ def handoff_tool(agent: str, description: str) -> Tool:
 
 
 def check_handoff(state: RunState, pending: PendingCall, limit: int) -> None:
-    """Deny a hand-off beyond the limit, and all but the first of a turn; `state.pending` are the calls before it."""
+    """Deny a hand-off beyond the limit, or after another one in `state.pending`, the earlier calls of the turn."""
     if pending.tool is None or not pending.tool.handoff or pending.rejection:
         return
     if state.handoffs >= limit:

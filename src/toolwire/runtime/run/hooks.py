@@ -177,9 +177,9 @@ class HookChain:
     async def observe_hosted_call(
         self, context: RunContext[Any], call: ProposedCall, output: ToolOutput | None
     ) -> list[str]:
-        """Show the hooks a call that the provider runs, without or with its output; return warnings.
+        """Pass a call that the provider runs to the hooks, with its output if it has ended; return warnings.
 
-        What has run can't be changed or undone. A hook that raises `Denied` stops the run.
+        Hooks can't change or undo such a call. A hook that raises `Denied` stops the run.
         """
         results: list[Any] = []
         for hooks in self._hooks if output is None else reversed(self._hooks):

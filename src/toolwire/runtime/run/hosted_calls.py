@@ -36,7 +36,7 @@ class _HostedCall(Struct, kw_only=True):
     started_at: float
     use: HostedUse | None = None
     is_proposed: bool = False
-    """Hooks before calls have it."""
+    """Whether the call was queued for the `before_tool` hooks."""
 
 
 class HostedCallObserver:
@@ -66,7 +66,7 @@ class HostedCallObserver:
         self._for_hooks.clear()
 
     def take_for_hooks(self) -> list[tuple[ProposedCall, ToolOutput | None]]:
-        """Return the calls for the hooks since the last time: before a call without, after it with its output."""
+        """Return the new calls for the hooks: with None for `before_tool`, with the output for `after_tool`."""
         calls, self._for_hooks = self._for_hooks, []
         return calls
 
@@ -173,7 +173,7 @@ class HostedCallObserver:
         return CallEnded(call_id=call.id, status=status, record=record)
 
     def _propose(self, call: _HostedCall) -> None:
-        """Hand the call to the hooks before calls, once."""
+        """Queue the call for the `before_tool` hooks, once."""
         if not call.is_proposed:
             call.is_proposed = True
             self._for_hooks.append((_proposed_call(call), None))

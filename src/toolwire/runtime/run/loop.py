@@ -193,7 +193,7 @@ class Loop:
             state.stopped, state.reason = "repeats", repetition
 
     async def _receive(self, state: RunState, step: str, received: list[Response]) -> AsyncIterator[RunEvent]:
-        """Send the request of a turn, yield what its response brings, and append the response unless time is over."""
+        """Send the request of a turn, yield the events of its response, and append it unless the time is up."""
         self._step_log.begin(step, b"")
         accumulator, mapper = ResponseAccumulator(), TextEventMapper()
         policy = self._settings.policy.with_rules(*state.rules)

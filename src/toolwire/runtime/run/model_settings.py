@@ -41,7 +41,7 @@ SETTING_NAMES = tuple(ModelSettings.__annotations__)
 
 
 def merge_settings(*layers: ModelSettings) -> ModelSettings:
-    """Return the settings of several layers, of which later ones win.
+    """Merge layers of settings; later layers override earlier ones.
 
     Raises `TypeError` for an unknown setting or a value of the wrong type, `ValueError` for other invalid values.
     """
@@ -78,7 +78,7 @@ def _check_settings(settings: ModelSettings) -> None:
 
 
 def _check_words(settings: ModelSettings) -> None:
-    """Raise `TypeError` or `ValueError` for an invalid setting that is no number."""
+    """Raise `TypeError` or `ValueError` for an invalid setting among those that are not numbers."""
     effort: Any = settings.get("effort")
     efforts = get_args(Effort)
     if effort is not None and effort not in efforts:

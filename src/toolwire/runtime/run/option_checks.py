@@ -1,4 +1,4 @@
-"""Checks of an agent's options where they are written, with what to write instead."""
+"""Checks of an agent's options, whose errors say what to write instead."""
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ def check_names(options: Mapping[str, object], function: Callable[..., object], 
 
 
 def text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts of an option; raise `TypeError` for a single text, whose characters would be taken for them."""
+    """Return the texts of an option as a tuple; raise `TypeError` for a string, which is a sequence of texts, too."""
     if isinstance(values, str):
         raise TypeError(f"{option} must be a list of texts, not one text")
     return tuple(values)

@@ -99,7 +99,7 @@ class OutputType:
 
 
 def wrap_output(data: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the JSON data of an answer as the schema of an output type has it, which is always an object."""
+    """Wrap the JSON data of an answer in an object if the schema of the output type does so."""
     is_wrapped = list(schema.get("properties", ())) == [_WRAPPER]
     return {_WRAPPER: data} if is_wrapped and not (isinstance(data, dict) and list(data) == [_WRAPPER]) else data
 

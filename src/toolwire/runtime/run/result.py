@@ -34,7 +34,7 @@ class AgentWarning(UserWarning):
 
 
 def warn_of(event: RunEvent) -> None:
-    """Emit a Python warning for an event that warns of tools."""
+    """Emit a Python warning for a `RunWarning` about tools."""
     if isinstance(event, RunWarning) and event.subject == "tools":
         warnings.warn(event.text, AgentWarning, stacklevel=2)
 

@@ -98,7 +98,7 @@ class DeferredTools:
         # Tools for programs only are not declared: programs have their own search.
         direct = {name: tool for name, tool in permitted.items() if takes_direct_calls(tool)}
         deferred = self._tools_to_defer(direct)
-        # A vendor's tool may stand for several of ours, which then have the same declaration.
+        # Several of our tools may share one vendor's tool, whose declaration is sent once.
         unique = {id(tool.native or tool): tool for name, tool in direct.items() if name not in deferred}
         declarations = [tool.declaration() for tool in unique.values()]
         if not deferred:

@@ -120,7 +120,7 @@ class ModelLists:
 
 
 def _cache_key(provider: Provider) -> _Address:
-    """Return the key of a provider's list, which does not change with the key that a command prints."""
+    """Return the cache key of a provider's list. It stays the same when the command prints a new API key."""
     return (*list_request(provider), provider.key_command)
 
 

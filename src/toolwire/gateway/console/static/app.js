@@ -19,7 +19,7 @@ const decodePart = (part) => {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // an address that was typed by hand
+    return part; // malformed: the user typed the address
   }
 };
 
@@ -91,7 +91,7 @@ class App {
     return this.capture === null || this.captureEndsAt > Date.now();
   }
 
-  /** Whether this viewer may switch capturing. */
+  /** Whether this viewer may turn capturing on and off. */
   get canCapture() {
     return this.session.is_admin && this.capture !== null;
   }

@@ -203,7 +203,7 @@ export class ExchangeDetail {
     return element('a', { class: 'button', href: '#/playground', title: 'Edit the request, translate it for any provider, and run it', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request }; } }, icon('external'), element('span', {}, 'Open in playground'));
   }
 
-  /** Show what is known without bodies, and how to get them. */
+  /** Show the losses, which need no bodies, and how to capture bodies. */
   missingBodies() {
     const { data, app, tab } = this;
     const losses = data.losses.filter((loss) => loss.direction === tab);
@@ -217,7 +217,7 @@ export class ExchangeDetail {
       this.captureSteps()));
   }
 
-  /** Return what to do for the bodies of the next exchange. */
+  /** Return the instructions that capture the bodies of the next exchange. */
   captureSteps() {
     const { app } = this;
     if (!app.session.is_admin) return element('p', { class: 'faint' }, 'Ask an admin of this gateway to capture bodies.');
@@ -231,7 +231,7 @@ export class ExchangeDetail {
     return [captureButton(app, () => { this.hasSwitchedOn = true; }), element('p', { class: 'faint' }, 'Bodies stay in the memory of the gateway. This page never shows keys.')];
   }
 
-  /** Return whether an exchange is the one that was sent again to have its bodies. */
+  /** Return whether an exchange with bodies repeats the shown one, as the page asked the user to do. */
   awaits(row) {
     const own = this.data?.row;
     return Boolean(this.isWaiting && row.has_bodies && !row.is_open && row.client === own.client && row.client_model === own.client_model);

@@ -20,10 +20,10 @@ const COLUMNS = [
   { key: 'losses', label: 'Losses', isNumber: true },
 ];
 
-/** The columns that a narrow list does not show can be chosen here. */
+/** The menu of sort orders: a narrow list does not show all columns to click on. */
 const SORTS = [['time', 'By time'], ['cost', 'By cost'], ['duration', 'By duration'], ['tokens', 'By tokens'], ['losses', 'By losses'], ['status', 'By status']];
 
-/** A key that does the same, for those who have a keyboard. */
+/** Build the label of a keyboard shortcut. */
 export const keyHint = (key) => element('kbd', { class: 'key-hint', 'aria-hidden': true }, key);
 
 const buildKeyHints = () => element('p', { class: 'key-hints', 'aria-hidden': true },
@@ -57,7 +57,7 @@ export function routeLine(row) {
     answered && answered !== asked ? [element('span', { class: 'route-arrow', 'aria-hidden': true }, '→'), element('span', { class: 'route-answered' }, isSame ? row.provider : answered)] : null);
 }
 
-/** The texts of the columns that a narrow list does not show. */
+/** Build the values of the columns that a narrow list does not show. */
 const narrowFacts = (row) => [['time', formatTime(row.at)], ['total', row.is_open ? '' : formatDuration(row.duration)], ['cost', costText(row)]].filter(([, text]) => text).map(([name, text]) => element('span', { class: `fact-${name}` }, `${text} · `));
 
 export class ExchangeList {

@@ -1,8 +1,8 @@
-// The texts of an exchange in the list, which the search finds as they are shown.
+// The texts that the list shows of an exchange. The search looks through the same texts.
 
 import { formatCost, formatDuration, formatTime, formatTokens, plural } from './format.js';
 
-/** Describe the way of an exchange: protocols, stream, calls and failovers. */
+/** Describe an exchange: protocols, stream, calls and failovers. */
 export function describeExchange(row) {
   const calls = Object.values(row.calls ?? {}).reduce((sum, count) => sum + count, 0);
   const protocols = row.protocol && row.protocol !== row.client ? `${row.client} → ${row.protocol}` : row.client;
@@ -11,7 +11,7 @@ export function describeExchange(row) {
   ].filter(Boolean);
 }
 
-/** Format the cost; of the simulator, it is only what the model would cost. */
+/** Format the cost. If the simulator answered, `~` marks the price of the model that it simulates. */
 export const costText = (row) => (row.is_simulated && row.cost !== undefined ? `~${formatCost(row.cost)}` : formatCost(row.cost));
 export const costTitle = (row) => (row.is_simulated && row.cost !== undefined ? 'Nothing was paid: the simulator answered. The model would cost this.' : null);
 
@@ -38,7 +38,7 @@ export function searchText(row) {
   return text;
 }
 
-/** Return the first loss that a search finds; undefined if none of its words is in one. */
+/** Return the first loss that contains a word of the search; undefined if none does. */
 export function findLoss(row, search) {
   const words = search.toLowerCase().split(/\s+/).map((word) => word.replace(/^loss:/, '')).filter((word) => word.length > 1);
   return words.length ? lossTexts(row).find((text) => words.some((word) => text.toLowerCase().includes(word))) : undefined;

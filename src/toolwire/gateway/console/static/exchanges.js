@@ -18,7 +18,7 @@ export class ExchangesView {
       const row = event.detail.find((candidate) => candidate.id === this.detail?.id);
       if (row) this.detail.update(row);
       const captured = event.detail.find((candidate) => this.detail?.awaits(candidate));
-      if (!captured && event.detail.some((candidate) => candidate.has_bodies)) this.detail?.onCapture(); // it offers the latest one
+      if (!captured && event.detail.some((candidate) => candidate.has_bodies)) this.detail?.onCapture(); // offers the latest captured exchange
       if (captured) location.hash = `#/exchanges/${encodeURIComponent(captured.id)}/${this.detail.tab}`;
     };
     app.store.addEventListener('rows', this.onRows);
@@ -75,7 +75,7 @@ export class ExchangesView {
     }
   }
 
-  /** Offer to capture bodies, until that was done or declined once. */
+  /** Offer to capture bodies, unless they are captured already or the viewer has declined. */
   drawNote(area, hasRows) {
     const { app } = this;
     area.hidden = !hasRows || !app.canCapture || app.isCapturing || app.hasDeclinedCapture;

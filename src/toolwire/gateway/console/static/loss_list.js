@@ -1,4 +1,4 @@
-// The list of losses. Those that differ only in their place are one entry, so that a long conversation hides none.
+// The list of losses. Losses that differ only in their place are one entry, so that repeated ones hide no others.
 
 import { button, element } from './dom.js';
 import { formatCount, plural } from './format.js';
@@ -21,7 +21,7 @@ export function groupLosses(losses) {
   return [...groups.values()].sort(([one], [other]) => ORDER[one.loss.severity] - ORDER[other.loss.severity]);
 }
 
-/** Build the list; `onChoose` gets the index of the chosen loss. Without it, there is nothing to choose. */
+/** Build the list; `onChoose` gets the index of the chosen loss. Without it, the entries are plain text. */
 export function lossList(losses, onChoose) {
   const groups = groupLosses(losses);
   const list = element('ol', { class: 'losses' });

@@ -35,12 +35,12 @@ class MarkFinder:
 
     @cached_property
     def search(self) -> "Callable[..., re.Match[str] | None]":
-        """The search for a mark in a text."""
+        """The function that searches a text for a mark."""
         return self._regex.search
 
     @cached_property
     def match(self) -> "Callable[..., re.Match[str] | None]":
-        """The match of a mark at a place of a text."""
+        """The function that matches a mark at a position in a text."""
         return self._regex.match
 
     def is_in(self, text: str) -> bool:

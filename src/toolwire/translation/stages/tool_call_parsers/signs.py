@@ -50,7 +50,7 @@ def compile_marks() -> None:
 
 @cache
 def unmarked_initials() -> frozenset[str]:
-    """Return the letters and digits that an answer may begin with, but no mark, and no call without marks."""
+    """Return the letters and digits that begin no mark: a text that begins with one holds no call at its start."""
     return frozenset(ascii_letters + digits).difference(mark[0] for mark in _all_marks().opening_finder.marks)
 
 

@@ -54,10 +54,10 @@ _DELTAS = (PartDelta, PartDeltas)
 class TextRecoveryStage:
     """Recovers calls and reasoning from the text of one response."""
 
-    # Most streams need none of these, which therefore take no time to set.
+    # Defaults as class attributes: most streams change none of them, so creating a stage sets none.
     _unread_size = 0  # characters in the unread events, and some for each text
     _last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
-    # Of deltas that passed after the unread events, all of one part; None unless more may.
+    # Texts of deltas of one part that passed after the unread events; None if no further delta may pass.
     passed_texts: list[str] | None = None
     _open_parts = 0
     _has_changed = False  # in an earlier round
@@ -70,7 +70,7 @@ class TextRecoveryStage:
         self._context = context
         self._settings = settings
         self._held_start: list[Event] = []  # the start of a text whose first delta has not arrived
-        self._unread: list[Event] = []  # that passed, and that the parser has not read
+        self._unread: list[Event] = []  # events that passed before the parser read them
         self._is_quiet = settings.reasoning not in OPEN_REASONING  # nothing is held or recovered
         self._candidates: dict[int, CandidateText] = {}
         self._open: set[tuple[int, int]] = set()  # candidate and index of the upstream's open parts
@@ -143,12 +143,12 @@ class TextRecoveryStage:
         return True
 
     def pass_deltas(self, deltas: PartDeltas) -> bool:
-        """Do the same for deltas that arrive alone, which is the most frequent case."""
+        """Pass deltas that arrive alone, the most frequent case; return False if `process` has to read them."""
         passed, wire = self.passed_texts, deltas.wire
         if (
             passed is None
             or not _LIMIT_SHORT < len(wire) < _LIMIT_LONG
-            # The numbers are `<`, `[`, `]`, a byte of \u25c1, and `\`. Bytes are searched faster for a number.
+            # `<`, `[`, `]`, a byte of \u25c1, and `\`, as numbers: bytes are searched faster for a number.
             or 0x3C in wire
             or 0x5B in wire
             or 0x5D in wire
@@ -164,7 +164,7 @@ class TextRecoveryStage:
         return True
 
     def _pass_other_deltas(self, deltas: PartDeltas) -> bool:
-        """Do the same for deltas that are rare."""
+        """Pass the rarer deltas, such as short or long ones; return False if `process` has to read them."""
         passed, texts, wire = self.passed_texts, deltas.texts, deltas.wire
         if passed is None:
             return self.pass_unmarked([deltas])
@@ -206,7 +206,7 @@ class TextRecoveryStage:
                 self._open_parts -= 1
 
     def _compact(self, passed: list[str]) -> None:
-        """Join the texts that passed; the parser reads them if they are long."""
+        """Join the texts that passed; let the parser read them if they are long."""
         text = "".join(passed)
         passed[:] = [text]
         if len(text) + self._unread_size > _LIMIT_SIZE:
