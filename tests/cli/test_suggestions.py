@@ -69,6 +69,16 @@ def test_rule_that_names_no_tool_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert code == 0, output
 
 
+@pytest.mark.parametrize("option", ["--allow", "--ask", "--deny"])
+def test_rule_of_an_mcp_server_that_names_no_tool_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, output = run("mcp", "serve", option, "read_fiel")
+    assert (code, f"{option} read_fiel: unknown tool 'read_fiel' (did you mean \"read_file\"" in output) == (2, True)
+
+
 @pytest.mark.parametrize("kind", ["request", "response"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_empty_body_is_refused(protocol: str, kind: str) -> None:

@@ -193,3 +193,18 @@ def luminance(color: tuple[int, int, int]) -> float:
 def test_texts_are_shortened_by_columns(text: str, width: int, short: str) -> None:
     assert shorten(text, width) == short
     assert text_width(short) <= width
+
+
+def test_mcp_server_that_a_person_starts_says_whom_it_waits_for(tmp_path: Path) -> None:
+    handle, end = pty.openpty()
+    process = start_forked(
+        "mcp", "serve", folder=tmp_path, environment=cli_environment(tmp_path), stdin=end, stdout=end, stderr=end
+    )
+    os.close(end)
+    note = b""
+    while not note.endswith(b"HTTP\r\n"):
+        note += os.read(handle, 65_536)
+    process.terminate()
+    process.wait(DEADLINE)
+    os.close(handle)
+    assert b" ".join(note.split()).startswith(b"serving MCP on stdin and stdout, for a client that starts this command")

@@ -6,7 +6,7 @@ The options are stored with the run, so that `toolwire runs resume` can build th
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -42,8 +42,6 @@ from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.tool import Tool, ToolSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from toolwire.runtime.tools.browser.toolset import Browser
     from toolwire.runtime.tools.web_search import SearchBackend
 
@@ -137,7 +135,7 @@ def build_agent(
     rules = config.policy
     tool_sources = build_tools(job, config) if tools is None else tools
     if tools is None:
-        _check_rules(job, tool_sources)
+        check_rules({"--allow": job.allow, "--deny": job.deny}, tool_sources)
     return Agent(
         job.model if model is None else model,
         tools=tool_sources,
@@ -159,8 +157,8 @@ def build_agent(
 _AGENT_TOOLS = ("run_code", "find_tools")
 
 
-def _check_rules(job: AgentJob, tool_sources: "Sequence[ToolSource]") -> None:
-    """Raise `BadInput` for a rule of the command line that names no tool, which would be ignored.
+def check_rules(rules: Mapping[str, Sequence[str]], tool_sources: "Sequence[ToolSource]") -> None:
+    """Raise `BadInput` for a rule of an option of the command line that names no tool, which would be ignored.
 
     The tools of MCP servers are not known before the servers run, so with these, any name may be right.
     """
@@ -169,7 +167,7 @@ def _check_rules(job: AgentJob, tool_sources: "Sequence[ToolSource]") -> None:
     names = [source.name for source in tool_sources if isinstance(source, Tool)]
     if not names or len(names) < len(tool_sources):
         return
-    for option, texts in (("--allow", job.allow), ("--deny", job.deny)):
+    for option, texts in rules.items():
         for text in texts:
             pattern = parse_rule("allow", text).tool
             if not any(fnmatchcase(name, pattern) for name in (*names, *_AGENT_TOOLS)):

@@ -242,11 +242,16 @@ def serve(
         rules = config.policy
         policy = Policy(allow=(*rules.allow, *allow), ask=(*rules.ask, *ask), deny=(*rules.deny, *deny))
         address = None if http is None else _checked_address(http, config)
-        from toolwire.cli.agent_options import built_in_tools
+        from toolwire.cli.agent_options import built_in_tools, check_rules
         from toolwire.cli.tool_modules import load_tools
 
         tools = [] if servers_only else built_in_tools(workspace, config, [file.path for file in loaded.files])
         sources = [*tools, *(source for path in modules for source in load_tools(path))]
+        if not config.mcp.servers:
+            check_rules({"--allow": allow, "--ask": ask, "--deny": deny}, sources)
+        if address is None and sys.stdin.isatty():
+            note = "serving MCP on stdin and stdout, for a client that starts this command; --http serves HTTP"
+            print_line(note, err=True)
         asyncio.run(_run_server(config, policy, sources, address))
 
 
