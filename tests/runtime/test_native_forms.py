@@ -1,13 +1,18 @@
 """Vendors' own forms of shell, files and patches: declared where the model knows them, and mapped to our tools."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anthropic.types
+import google.genai.types
+import openai.types.responses
 import pytest
 from msgspec.structs import replace
+from pydantic import TypeAdapter, ValidationError
 
 from tests.support.runtime.scripted_agent import ScriptedApprover, ScriptedModel, model_call, model_turn, text_turn
 from tests.support.servers.asgi import serve_app
@@ -19,6 +24,7 @@ from toolwire.codec.interface import Target
 from toolwire.codec.models import claude, gpt
 from toolwire.gateway.config import Config, ProviderSection
 from toolwire.protocols import PROTOCOLS
+from toolwire.runtime.hosted_tools import CodeExecution, WebFetch, WebSearch
 from toolwire.runtime.native_forms import EDIT_FORMS, PATCH_FORMS, SHELL_FORMS, NativeForm
 from toolwire.runtime.tool import Tool
 from toolwire.runtime.tools.apply_patch import apply_patch_tools
@@ -430,3 +436,44 @@ def test_models_get_the_forms_that_their_vendor_documents() -> None:
     assert knows_client_tool(responses, Target(model="codex-mini-latest"), local_shell)
     assert not knows_client_tool(responses, Target(model="gpt-5.4"), local_shell)
     assert not knows_client_tool(responses, Target(model="codex-mini-latest"), SHELL_FORMS[0].declaration)
+
+
+TOOLS_OF_SDKS: dict[str, Any] = {
+    "anthropic": TypeAdapter(anthropic.types.ToolUnionParam),
+    "openai-responses": TypeAdapter(openai.types.responses.ToolParam),
+    "gemini": TypeAdapter(google.genai.types.ToolDict),
+}
+
+
+@pytest.mark.parametrize("form", [*SHELL_FORMS, *PATCH_FORMS, *EDIT_FORMS], ids=lambda form: form.declaration.kind)
+def test_declarations_are_those_of_the_vendors_sdk(form: NativeForm) -> None:
+    body = json.loads(bytes(form.declaration.body))
+    assert TOOLS_OF_SDKS[form.declaration.protocol].validate_python(body, extra="forbid") == body
+    with pytest.raises(ValidationError):
+        TOOLS_OF_SDKS[form.declaration.protocol].validate_python(body | {"type": "shell_19990101"}, extra="forbid")
+
+
+HOSTED: list[tuple[str, str, WebSearch | WebFetch | CodeExecution]] = [
+    ("anthropic", "claude-sonnet-5", WebSearch(max_uses=3, allowed_domains=("example.com",))),
+    ("anthropic", "claude-sonnet-5", WebFetch(max_uses=3, blocked_domains=("example.com",))),
+    ("anthropic", "claude-sonnet-5", CodeExecution()),
+    ("openai-responses", "gpt-5.5", WebSearch(allowed_domains=("example.com",), location={"city": "Oslo"})),
+    ("openai-responses", "gpt-5.5", CodeExecution()),
+    ("gemini", "gemini-3-pro", WebSearch()),
+    ("gemini", "gemini-3-pro", WebFetch()),
+    ("gemini", "gemini-3-pro", CodeExecution()),
+]
+
+
+@pytest.mark.parametrize(("protocol", "model", "tool"), HOSTED)
+def test_hosted_tools_are_those_of_the_vendors_sdk(
+    protocol: str, model: str, tool: WebSearch | WebFetch | CodeExecution
+) -> None:
+    question = (Message(role="user", parts=(Text(text="Hi"),)),)
+    native = tool.provider_tool().native
+    assert native is not None
+    request = Request(origin="", model=model, messages=question, tools=(native,))
+    body = json.loads(PROTOCOLS[protocol].encode_request(request, Target(model=model)).to_bytes())
+    (declared,) = body["tools"]
+    snake_case = {re.sub(r"(?=[A-Z])", "_", name).lower(): value for name, value in declared.items()}
+    assert TOOLS_OF_SDKS[protocol].validate_python(snake_case, extra="forbid") == snake_case

@@ -144,7 +144,7 @@ ON CONFLICT (run, name) DO UPDATE SET outcome = excluded.outcome, finished = exc
 """
 
 T = TypeVar("T")
-Change = Callable[[], Awaitable[None]]
+WaitForChange = Callable[[], Awaitable[None]]
 """Waits for a change, for at most a second; it may return without one."""
 
 
@@ -178,7 +178,7 @@ class RunDatabase(Protocol):
         """Wake the watchers of a topic."""
         ...
 
-    def watch(self, topic: str) -> AbstractContextManager[Change]:
+    def watch(self, topic: str) -> AbstractContextManager[WaitForChange]:
         """Return a function that waits for an announcement of the topic since it was called last."""
         ...
 
@@ -238,7 +238,7 @@ class SqliteRunDatabase:
         """Do nothing: watchers poll the file."""
 
     @contextlib.contextmanager
-    def watch(self, topic: str) -> Iterator[Change]:
+    def watch(self, topic: str) -> Iterator[WaitForChange]:
         """Return a function that waits for half a second."""
         yield lambda: asyncio.sleep(_POLL_INTERVAL)
 
@@ -307,7 +307,7 @@ class PostgresRunDatabase:
         with contextlib.suppress(DatabaseUnusable):  # watchers also poll
             self._connection.execute("SELECT pg_notify(:channel, :topic)", {"channel": _CHANNEL, "topic": topic})
 
-    def watch(self, topic: str) -> AbstractContextManager[Change]:
+    def watch(self, topic: str) -> AbstractContextManager[WaitForChange]:
         """Return a function that waits for an announcement of the topic, for a second at most."""
         return self._listener.watch(topic)
 

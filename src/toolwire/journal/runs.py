@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from toolwire.journal.leases import LeaseHeartbeat, LeaseTerms, current_holder, decode_holder
 from toolwire.journal.postgres import is_postgres_url
-from toolwire.journal.run_database import Change, PostgresRunDatabase, RunDatabase, SqliteRunDatabase
+from toolwire.journal.run_database import PostgresRunDatabase, RunDatabase, SqliteRunDatabase, WaitForChange
 from toolwire.journal.sessions import SessionStore
 from toolwire.journal.store import JournalError
 
@@ -324,11 +324,11 @@ class RunStore:
         self._database.update(statement, {"run": run})
         self._database.announce(_QUEUE_TOPIC)
 
-    def watch_run(self, run: str) -> AbstractContextManager[Change]:
+    def watch_run(self, run: str) -> AbstractContextManager[WaitForChange]:
         """Return a function that waits until the run may have changed, for a second at most."""
         return self._database.watch(run)
 
-    def watch_queues(self) -> AbstractContextManager[Change]:
+    def watch_queues(self) -> AbstractContextManager[WaitForChange]:
         """Return a function that waits until a run may be available to workers, for a second at most."""
         return self._database.watch(_QUEUE_TOPIC)
 

@@ -80,7 +80,7 @@ class SchemaLocation(NamedTuple):
         return SchemaLocation(self.value[step], f"{self.path}/{escape_pointer(str(step))}")
 
 
-class Change(NamedTuple):
+class SchemaChange(NamedTuple):
     """One change to a schema."""
 
     kind: Literal["approximated", "dropped"]
@@ -96,7 +96,7 @@ class SchemaChanges:
     """The changes to a schema; each location is recorded once, even if it is written several times."""
 
     def __init__(self) -> None:
-        self._changes: dict[tuple[str, str], Change] = {}
+        self._changes: dict[tuple[str, str], SchemaChange] = {}
 
     def __iter__(self) -> Any:
         return iter(self._changes.values())
@@ -117,7 +117,7 @@ class SchemaChanges:
         for path in (
             element_pointers(Raw(msgspec.json.encode(location.value)), location.path) if is_list else (location.path,)
         ):
-            self._changes.setdefault((kind, path), Change(kind, path, reason))
+            self._changes.setdefault((kind, path), SchemaChange(kind, path, reason))
 
     def malformed(self, location: SchemaLocation) -> None:
         """Record a keyword that is left out because of an invalid value."""

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.schema.dialect import Change, Dialect
+from toolwire.codec.schema.dialect import Dialect, SchemaChange
 from toolwire.codec.schema.rewriter import FittedSchema, fit_schema
 from toolwire.codec.wire.reader import decode_json, escape_pointer
 
@@ -45,7 +45,7 @@ def _fit(text: bytes) -> FittedSchema:
     """Fit a schema, given as JSON; see `fit_moonshot_schema`."""
     fitted = fit_schema(Raw(text), MOONSHOT_SCHEMA)
     tree = decode_json(bytes(fitted.schema))
-    changes: list[Change] = []
+    changes: list[SchemaChange] = []
     _complete(tree, "", changes)
     if not changes:
         return fitted
@@ -55,7 +55,7 @@ def _fit(text: bytes) -> FittedSchema:
 _fit_cached = lru_cache(maxsize=256)(_fit)
 
 
-def _complete(schema: Any, path: str, changes: list[Change]) -> None:
+def _complete(schema: Any, path: str, changes: list[SchemaChange]) -> None:
     """Add missing types and lists of required properties to a schema and all schemas below it."""
     if not isinstance(schema, dict):
         return
@@ -63,7 +63,7 @@ def _complete(schema: Any, path: str, changes: list[Change]) -> None:
         _add_type(schema, path, changes)
     if schema.get("type") == "object" and "required" not in schema and schema.get("properties"):
         schema["required"] = []
-        changes.append(Change("approximated", path, "the host requires a list of required properties"))
+        changes.append(SchemaChange("approximated", path, "the host requires a list of required properties"))
     for keyword in ("properties", "$defs"):
         for name, child in _members(schema.get(keyword)):
             _complete(child, f"{path}/{keyword}/{escape_pointer(name)}", changes)
@@ -79,7 +79,7 @@ def _members(value: Any) -> list[tuple[str, Any]]:
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def _add_type(schema: dict[str, Any], path: str, changes: list[Change]) -> None:
+def _add_type(schema: dict[str, Any], path: str, changes: list[SchemaChange]) -> None:
     """Add the type of the values that a schema lists, or else all types."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     names = {_JSON_TYPES.get(type(value), "null") for value in values} if isinstance(values, list) and values else set()
@@ -89,4 +89,4 @@ def _add_type(schema: dict[str, Any], path: str, changes: list[Change]) -> None:
         schema["anyOf"] = [dict(branch) for branch in _ANY_VALUE]
     else:
         schema["anyOf"] = [{"type": name} for name in sorted(names)]
-    changes.append(Change("approximated", path, "the host requires a type"))
+    changes.append(SchemaChange("approximated", path, "the host requires a type"))

@@ -16,8 +16,8 @@ from msgspec import Raw
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.schema.dialect import (
     ANNOTATIONS,
-    Change,
     Dialect,
+    SchemaChange,
     SchemaChanges,
     SchemaContext,
     SchemaLocation,
@@ -233,7 +233,7 @@ class FittedSchema(NamedTuple):
     """The result of fitting a schema to a dialect."""
 
     schema: Raw
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
     rejection: str | None = None  # why the dialect cannot express the schema; it is then unchanged
 
 
@@ -278,7 +278,7 @@ def _fit(text: bytes, dialect: Dialect) -> FittedSchema:
         return FittedSchema(Raw(text), (), str(rejected))
     except RecursionError:
         return FittedSchema(
-            Raw(b'{"type":"object"}'), (Change("dropped", "", "nested too deeply"),), "nested too deeply"
+            Raw(b'{"type":"object"}'), (SchemaChange("dropped", "", "nested too deeply"),), "nested too deeply"
         )
 
 
