@@ -6,28 +6,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import msgspec
 import orjson
 
 import toolwire
+from benchmarks import recovery
 from benchmarks.steps import step_milliseconds, sync_milliseconds
 from benchmarks.workloads import (
     CODE,
-    PROSE,
     anthropic_request,
     frames_of,
     long_texts_request,
     small_request,
-    text_frames,
     translated_request,
     translated_stream,
 )
 
 ROUNDS = 60
 REQUEST_LIMIT, STREAM_LIMIT, GROWTH_LIMIT, IMPORT_LIMIT, STEP_LIMIT = 2.5, 3.0, 2.4, 50.0, 1.0
-RECOVERY_LIMIT, RECOVERY_ROUNDS, BURST = 3.0, 400, 20
+RECOVERY_LIMIT = 3.0
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic", "gemini"
 REQUEST_PAIRS = ((ANTHROPIC, CHAT), (ANTHROPIC, RESPONSES), (ANTHROPIC, GEMINI), (ANTHROPIC, ANTHROPIC))
 OTHER_REQUEST_PAIRS = ((GEMINI, CHAT), (GEMINI, GEMINI), (RESPONSES, CHAT), (RESPONSES, RESPONSES))
@@ -42,7 +40,6 @@ STREAM_PAIRS = (
     (RESPONSES, ANTHROPIC),
     (RESPONSES, RESPONSES),
 )
-RECOVERY_PAIRS = ((CHAT, ANTHROPIC), (CHAT, CHAT), ("ollama", ANTHROPIC), ("ollama", "ollama"))
 PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES, GEMINI, "gemini-interactions", "ollama", "openrouter")
 
 
@@ -60,9 +57,9 @@ def main() -> int:
         label = f"{source} -> {target}, {len(request):,} bytes"
         print(f"  {label:58} {_request_ratio(request, source, target):6.2f}")
     print("\nLooking for calls in a stream with code, whose brackets may begin marks, percent; no limit:")
-    for source, target in RECOVERY_PAIRS:
-        for label, chunks in _recovery_streams(source, CODE):
-            print(f"  {f'{source} -> {target}, {label}':58} {_recovery_percent(chunks, source, target):6.2f}")
+    for (source, target), size in recovery.cases():
+        percent = recovery.recovery_percent(source, target, size, lambda _: CODE)
+        print(f"  {f'{source} -> {target}, {size} at a time':58} {percent:6.2f}")
     print(f"\nA small request ({len(small_request()):,} bytes), µs per translation; no limit:")
     for protocol in PROTOCOLS:
         same_protocol, to_chat = _small_microseconds(protocol, protocol), _small_microseconds(protocol, CHAT)
@@ -90,9 +87,8 @@ def _rows() -> Iterator[tuple[str, float, float]]:
         label = f"{source} -> {target}, {len(frames_of(stream))} events"
         yield label, _stream_ratio(stream, source, target), STREAM_LIMIT
     print("\nLooking for calls in the text of a stream without any, percent of the translation:")
-    for source, target in RECOVERY_PAIRS:
-        for label, chunks in _recovery_streams(source, PROSE):
-            yield f"{source} -> {target}, {label}", _recovery_percent(chunks, source, target), RECOVERY_LIMIT
+    for (source, target), size in recovery.cases():
+        yield f"{source} -> {target}, {size} at a time", recovery.recovery_percent(source, target, size), RECOVERY_LIMIT
     print("\nGrowth and import time:")
     yield "twice the messages, relative to once", _growth(lambda scale: anthropic_request(100 * scale)), GROWTH_LIMIT
     arguments = _growth(lambda scale: anthropic_request(20, arguments=50_000 * scale))
@@ -117,38 +113,6 @@ def _stream_ratio(stream: bytes, source: str, target: str) -> float:
             msgspec.json.encode(msgspec.json.decode(frame))
 
     return _ratio(lambda: b"".join(toolwire.translate_stream([stream], source, target)), baseline)
-
-
-def _recovery_streams(protocol: str, text: str) -> Iterator[tuple[str, list[bytes]]]:
-    """Yield an answer with this text as it may arrive: every event alone, and in bursts."""
-    frames = text_frames(protocol, text)
-    yield f"{len(frames)} events, one by one", frames
-    bursts = [b"".join(frames[start : start + BURST]) for start in range(0, len(frames), BURST)]
-    yield f"{len(frames)} events, {BURST} at a time", bursts
-
-
-def _recovery_percent(chunks: list[bytes], source: str, target: str) -> float:
-    """Return the cost of the parsers: the fastest of many short runs, with and without them by turns."""
-    request = toolwire.translate(small_request(), ANTHROPIC, target).value
-
-    def translate(parser: str) -> None:
-        stream = toolwire.translate_stream(
-            chunks, source, target, request, tool_call_parser=parser, reasoning_parser=parser
-        )
-        for _ in stream:
-            pass
-
-    fastest = {"auto": float("inf"), "off": float("inf")}
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(RECOVERY_ROUNDS):
-            for parser, seconds in fastest.items():
-                translate(parser)  # so that neither finds the caches of the processor as the other left them
-                fastest[parser] = min(seconds, _seconds(partial(translate, parser)))
-    finally:
-        gc.enable()
-    return 100 * (fastest["auto"] / fastest["off"] - 1)
 
 
 def _ratio(work: Callable[[], object], baseline: Callable[[], object]) -> float:
