@@ -60,10 +60,11 @@ def test_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
     run_async(work())
 
 
+@pytest.mark.parametrize("is_seen", [False, True])
 def test_a_cancellation_that_comes_while_the_answer_is_being_stored_is_not_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool
 ) -> None:
-    """Another process cancels right after this one has looked whether the answer is still wanted."""
+    """Another process cancels when the answer is complete, right before or after this one looks."""
     cancelled, read_rows = asyncio.Event(), SqliteStateStore.get
 
     async def get_then_cancel(store: SqliteStateStore, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
@@ -73,7 +74,7 @@ def test_a_cancellation_that_comes_while_the_answer_is_being_stored_is_not_undon
             body = msgspec.json.encode(replace(record, response=Raw(with_cancelled_status(record.response))))
             await store.put([Row(owner, kind, ids[0], body)])
             cancelled.set()
-        return found
+        return await read_rows(store, owner, kind, ids) if is_seen else found
 
     async def work() -> None:
         async with serve_upstream(reply_with(CHAT_STREAM)) as origin:

@@ -99,10 +99,13 @@ class FrameLog:
         body = b"".join(self.frames[self._flushed_count : count])
         return [Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)]
 
-    def discard_unpublished(self) -> None:
-        """Remove frames that no reader has seen: the response ended in another way."""
+    def finish_instead(self, response: bytes) -> None:
+        """End the log with this response in place of frames that no reader has seen, unless the end is published."""
+        if self.finished and self._published_count == len(self.frames):
+            return
         del self.frames[self._published_count :]
         self.finished = self._has_end_frame = False
+        self.finish(response)
 
     async def read_frames(self, after: int) -> AsyncIterator[bytes]:
         """Yield the frames after this number, as they are published."""
@@ -363,7 +366,7 @@ class BackgroundJobs:
                 await self._store_result(job)
         finally:
             source_task.cancel()
-            frame_log.finish(_encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status="cancelled")))
+            frame_log.finish_instead(with_cancelled_status(Raw(job.queued_body)))
             self._store.enqueue_delete(sink.owner, _HEARTBEAT_KIND, sink.id)
 
     async def _store_result(self, job: BackgroundJob) -> None:
@@ -376,8 +379,6 @@ class BackgroundJobs:
             rows = [job.sink.incomplete_row(job.final_body)]
         if await self._put_if_wanted(rows + job.frame_log.unstored_rows(), _STORE_PATIENCE):
             job.frame_log.publish_frames()
-        else:
-            job.frame_log.discard_unpublished()
 
     def _write_heartbeat(self, sink: ResponseSink) -> None:
         """Record that this process is still running the job."""
