@@ -21,10 +21,10 @@ class LaunchTarget(Struct, frozen=True, kw_only=True):
     gateway_url: str
     api_key: str
     model: str | None
-    # For titles and other small tasks.
+    # The model for titles and other small tasks.
     small_model: str | None = None
     protocol: str
-    # Tokens of prompt and response together; None if unknown.
+    # Context window in tokens; None if unknown.
     context: int | None = None
     # The folder of the agent's settings and sessions for this project.
     config_folder: Path

@@ -34,7 +34,7 @@ class Quota:
         counts: UseCounts | None = None,
         publish: Callable[[int], None] | None = None,
     ) -> None:
-        """Create a quota of `limit` uses, of which one key may hold `share`; `publish` receives this worker's uses."""
+        """Create a quota of `limit` uses, at most `share` per key; call `publish` with the uses in this worker."""
         self._noun = noun
         self._limit = limit
         self._share = share

@@ -60,7 +60,7 @@ class KeyCommand:
                 on_key(self._key)
 
     async def current_key(self) -> str:
-        """Return the key, after a run of the command if there is none that is valid; raise `KeyCommandError`."""
+        """Return the key, running the command if no valid one is known; raise `KeyCommandError` if it fails."""
         with self._lock:
             age = time.monotonic() - self._printed_at
             if self._key is not None and age < self._ttl:
@@ -71,7 +71,7 @@ class KeyCommand:
         return await _wait_for(run)
 
     async def replace_key(self, rejected: str | None) -> str | None:
-        """Return another key than the one that the provider rejected; None if the command prints no other one."""
+        """Return a new key in place of the rejected one; None if the command prints the same key again."""
         with self._lock:
             if self._key is not None and self._key != rejected:
                 return self._key
@@ -82,7 +82,7 @@ class KeyCommand:
         return None if key == rejected else key
 
     def _start(self) -> "Future[str]":
-        """Return the run under way, or start one, unless the last one has just failed. The lock is held."""
+        """Return the current run, or start one unless the last has just failed. The caller holds the lock."""
         if self._run is not None:
             return self._run
         run: Future[str] = Future()
@@ -110,7 +110,7 @@ class KeyCommand:
             self._end(run, key, f"the command {self.program!r} for its key {problem}")
 
     def _end(self, run: "Future[str]", key: str | None, problem: str) -> None:
-        """Keep the key or the failure, and let the requests that wait for it go on. The lock is held."""
+        """Store the key or the failure, and wake the requests that wait for it. The caller holds the lock."""
         self._run = None
         if key is None:
             self._failure = (time.monotonic(), problem)

@@ -96,9 +96,9 @@ def describe_failure(origin: Origin, error: OSError) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return the system's text of an error, such as `connection refused`.
+    """Return the operating system's text for an error, such as `connection refused`.
 
-    asyncio raises texts of its own: one for an address, and a list of them for several addresses of a name.
+    asyncio replaces it with a text of its own, or with a list of texts if a name has several addresses.
     """
     numbers = {error.errno} if error.errno else set(map(int, re.findall(r"\[Errno (\d+)\] Connect call", str(error))))
     if len(numbers) != 1 or "Connect call failed" not in str(error):

@@ -84,7 +84,7 @@ def refuses_temperature_with_top_p(model: str) -> bool:
 
 
 def knows_bash(model: str) -> bool:
-    """Tell whether the model has Anthropic's `bash` tool (`bash_20250124`): Sonnet 3.7, and those from 4.0 on.
+    """Tell whether the model has Anthropic's `bash` tool (`bash_20250124`): Claude Sonnet 3.7, and Claude 4 and later.
 
     platform.claude.com/docs/en/agents-and-tools/tool-use/bash-tool, "model compatibility".
     """
@@ -92,7 +92,7 @@ def knows_bash(model: str) -> bool:
 
 
 def knows_text_editor(model: str) -> bool:
-    """Tell whether the model has Anthropic's text editor (`text_editor_20250728`): those from 4.0 on.
+    """Tell whether the model has Anthropic's text editor (`text_editor_20250728`): Claude 4 and later.
 
     platform.claude.com/docs/en/agents-and-tools/tool-use/text-editor-tool, "model compatibility".
     """

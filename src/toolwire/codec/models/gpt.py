@@ -113,7 +113,7 @@ def refuses_system_messages(model: str) -> bool:
 
 
 def knows_shell_and_patches(model: str) -> bool:
-    """Tell whether the model is known to have OpenAI's `shell` and `apply_patch` tools: those from GPT-5.1 on.
+    """Tell whether the model is known to have OpenAI's `shell` and `apply_patch` tools: GPT-5.1 and later.
 
     developers.openai.com/api/docs/guides/tools-shell and /tools-apply-patch.
     """

@@ -181,9 +181,10 @@ class LedgerDatabase(Protocol):
     def transaction(
         self, owner: str | None = None, *, pipelined: bool = False
     ) -> "contextlib.AbstractContextManager[SqlConnection]":
-        """Run a transaction, alone among those of the same owner.
+        """Run a transaction; transactions of the same owner run one after the other.
 
-        If it is pipelined, the number of rows that a statement changed is known once later rows were fetched.
+        In a pipelined transaction, the row count of a statement is known only after rows of a later statement were
+        fetched.
         """
         ...
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Listener = Literal["gateway", "simulator", "other", "none"]
-"""A program at an address: a toolwire gateway, one that uses the built-in simulator, another program, or none."""
+"""The program at an address: a gateway with providers, a gateway with the simulator, another program, or none."""
 
 _LIMIT_HEALTH = 64 * 1024
 SIMULATOR_NOTE = "no provider is configured: using the built-in simulator, which answers to any model name"

@@ -1,4 +1,4 @@
-"""Dry runs: a request translated as it would be sent upstream, without sending it."""
+"""Dry runs: translate a request for its upstream, and return it without sending it."""
 
 from typing import Any
 

@@ -212,7 +212,7 @@ class HostedCallObserver:
 
 
 def _arguments_of(call: _HostedCall) -> dict[str, str] | str:
-    """Return the arguments of a call by vendor-neutral names, or the vendor's text of them."""
+    """Return the arguments of a call by vendor-neutral names, or else the vendor's text."""
     use = call.use
     if use is None:
         return call.arguments

@@ -1,8 +1,8 @@
-"""Providers' lists of models, asked over the network.
+"""Providers' lists of models, requested over the network.
 
-A list is asked for when it is needed, and kept for some minutes. Lists of several providers are asked for at the same
-time, and each has only a short time to arrive: one provider that is down delays and breaks no other. A provider that
-fails keeps its last list, and is not asked again for half a minute.
+A list is requested when it is needed, and kept for some minutes. Lists of several providers are requested at the same
+time, each with a short timeout, so a provider that is down does not affect the others. If a provider fails, its last
+list stays in use, and the next request is sent after half a minute.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LIST_TIMEOUT = 3.0
 """Seconds that a list may take."""
 
 LIST_TTL = 300.0
-"""Seconds until a list is asked for again."""
+"""Seconds until a list is requested again."""
 
 RETRY_AFTER = 30.0
 """Seconds until a provider that did not send its list is asked again."""
@@ -81,14 +81,14 @@ class ModelLists:
         return await asyncio.shield(task)
 
     def known_names(self, provider: Provider) -> Iterable[str]:
-        """Return the names in a list that was received before, without asking for it."""
+        """Return the names in the cached list, without sending a request."""
         if provider.address is not None:
             return ()
         cached = self._cached.get(_cache_key(provider))
         return () if cached is None else cached.models.models
 
     async def _ask(self, provider: Provider, address: _Address) -> ProviderModels:
-        """Ask a provider for its list, and keep the list or the failure."""
+        """Request the list of a provider, and cache the list or the failure."""
         answered, ttl = await self._request(provider), LIST_TTL
         if answered.error:
             previous, ttl = self._cached.get(address), RETRY_AFTER

@@ -64,7 +64,7 @@ export class ExchangeStore extends EventTarget {
     this.schedule();
   }
 
-  /** Drop the exchanges of a worker that was started again, and of workers that are no more. */
+  /** Drop the exchanges of a worker that was replaced, and of workers that no longer exist. */
   forget({ worker, workers }) {
     const isGone = (row) => row.worker === worker || row.worker >= workers;
     for (const [id, row] of this.rows) if (isGone(row)) this.rows.delete(id);

@@ -56,12 +56,12 @@ class TextRecoveryStage:
 
     # Defaults as class attributes: most streams change none of them, so creating a stage sets none.
     _unread_size = 0  # characters in the unread events, and some for each text
-    _last_delta: PartDelta | PartDeltas | None = None  # of this part; None unless more deltas of it may pass
+    _last_delta: PartDelta | PartDeltas | None = None  # the last that passed; None if no further delta may pass
     # Texts of deltas of one part that passed after the unread events; None if no further delta may pass.
     passed_texts: list[str] | None = None
     _open_parts = 0
     _has_changed = False  # in an earlier round
-    _has_cut = False  # a delta was looked at on its own
+    _has_cut = False  # `_process_deltas` has split a list of deltas
     _tools: DeclaredTools | None = None
     _open_reasoning: dict[int, str] | None = None  # by candidate, the mark that is known to end it
     _structured: set[int] | None = None  # candidates that are known to have calls of their own
@@ -269,7 +269,7 @@ class TextRecoveryStage:
         return processed if self._is_changed(events, processed, places) else arrived
 
     def _is_changed(self, events: list[Event], processed: list[Event], places: list[int]) -> bool:
-        """Return whether processed events differ from those that arrived; deltas only change if one was looked at."""
+        """Return whether processed events differ from those that arrived; deltas can differ only after a split."""
         if len(processed) != len(events):
             return True
         if not self._has_cut and not self.has_changed:
