@@ -134,7 +134,7 @@ def test_session_ends_when_its_key_is_removed_or_changed(tmp_path: Path, later: 
             config.write_text(other + later)
             os.kill(gateway.process.pid, signal.SIGHUP)
             assert "".join(feed.iter_lines()).startswith("retry")  # the gateway ends it
-        assert client.get(f"{api}/feed").status_code == 401
+        assert client.get(f"{api}/hosts").status_code == 401
         assert client.post(f"{api}/capture", json={"seconds": 9}).status_code == 401
 
 

@@ -228,6 +228,7 @@ def test_narrow_list_shows_and_sorts_by_cost(console: ConsoleGateway, browser: B
     first = page.locator(f"{ROWS}[aria-rowindex='2']")
     expect(first).to_contain_text("claude-opus-4-1")
     expect(first.locator(".fact-cost")).to_have_text(re.compile(r"^\$0\.0\d+ · $"))
+    expect(first.locator(".fact-cost")).to_be_visible()
     expect(first.locator(".fact-time")).to_be_visible()
     page.set_viewport_size({"width": 1440, "height": 900})
     expect(page.get_by_label("Sort", exact=True)).to_be_hidden()
