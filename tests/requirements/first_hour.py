@@ -82,4 +82,20 @@ FH-30 A recorded request of an agent scrolls everything else off the screen.
   -> tests/cli/test_terminal_output.py::test_long_bodies_are_shortened_on_a_terminal
 FH-31 The simulator answers to a misspelled provider.
   -> tests/cli/test_models.py::test_provider_that_the_simulator_lacks_is_an_error
+FH-32 An agent requests models that no provider serves, and its own error does not help.
+  -> tests/cli/test_launch.py::test_agent_whose_own_models_nobody_serves_is_named_before_it_starts
+FH-33 Lines break in the middle of words, and so do commands to copy.
+  -> tests/cli/test_terminal_output.py::test_run_is_wrapped_at_words_and_its_commands_can_be_copied
+  -> tests/cli/test_help.py::test_lines_fit_80_columns
+FH-34 A setting with the name of another framework, or a tool that is in no list, is refused without a hint.
+  -> tests/runtime/run/test_model_settings.py::test_unknown_settings_and_tools_are_errors_with_suggestions
+  -> tests/runtime/run/test_model_settings.py::test_tools_that_are_no_list_are_an_error
+FH-35 A replay that fails lists every field of the earlier answer as removed, and its own error among them.
+  -> tests/cli/test_journal.py::test_replay_shows_changed_provider_behavior
+FH-36 A server on localhost that does not run is an unknown host, or its address is named twice.
+  -> tests/upstream/test_transport.py::test_refusal_of_every_address_of_a_name_is_described_once
+  -> tests/cli/test_doctor.py::test_unreachable_provider_is_a_problem
+FH-37 An MCP server that a person starts says nothing, and its misspelled rules are accepted.
+  -> tests/cli/test_terminal_output.py::test_mcp_server_that_a_person_starts_says_whom_it_waits_for
+  -> tests/cli/test_suggestions.py::test_rule_of_an_mcp_server_that_names_no_tool_is_refused
 """)
