@@ -43,7 +43,7 @@ from toolwire.runtime.run.hooks import Denied, Hooks
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop
 from toolwire.runtime.run.model_settings import SETTING_NAMES, ModelSettings, merge_settings
-from toolwire.runtime.run.option_checks import check_agent_options, check_deps, check_names, text_list
+from toolwire.runtime.run.option_checks import check_agent_options, check_deps, check_names, check_types, text_list
 from toolwire.runtime.run.output import OutputType
 from toolwire.runtime.run.prompt import Prompt, check_history, prompt_message
 from toolwire.runtime.run.recorded_run import ImageBudget
@@ -141,7 +141,8 @@ class Agent(Generic[OutputT_co, DepsT]):
     ) -> None:
         check_names(settings, Agent.__init__, SETTING_NAMES)
         lists = {"tools": tools, "handoffs": handoffs, "hooks": hooks}
-        check_agent_options(policy=policy, limits=limits, output=output, deps=deps, lists=lists)
+        check_agent_options(policy=policy, limits=limits, approver=approver, lists=lists)
+        check_types(instructions=instructions, output=output, deps=deps)
         self.name = name
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)

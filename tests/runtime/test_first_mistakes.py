@@ -17,7 +17,7 @@ from toolwire.canonical.content import Media, Text
 from toolwire.canonical.tools import FunctionTool
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.in_process import open_model
-from toolwire.testing import ScriptedModel, call
+from toolwire.testing import ScriptedModel, call, fail
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
 PDF = b"%PDF-1.7\n" + bytes(24)
@@ -48,6 +48,10 @@ def run(prompt: Any = "Hi", **options: Any) -> tw.Run[Any]:
     return agent().run(prompt, **options)
 
 
+def any_tool(**options: Any) -> Any:
+    return tw.tool(**options)
+
+
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "output_type": (lambda: agent(output_type=User), r"unknown option 'output_type'; did you mean \"output\"\?"),
     "system_prompt": (lambda: agent(system_prompt="Be brief."), r"did you mean \"instructions\"\?"),
@@ -75,6 +79,17 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "deps is a value": (lambda: agent(deps=User("Ada")), r"Agent\(deps=User\), run\(..., deps=...\)"),
     "run without deps": (lambda: agent(tools=[who], deps=User).run("Hi"), "need a User: pass run"),
     "stream without deps": (lambda: agent(tools=[who], deps=User).stream("Hi"), "need a User: pass run"),
+    "function as approver": (lambda: agent(approver=print), "use an object with `name` and `async def approve`"),
+    "list of instructions": (lambda: agent(instructions=["Be brief."]), "use a text, or a function of the RunContext"),
+    "no prepared tools": (
+        lambda: agent(tools=[weather], prepare_tools=lambda *_: None).run("Hi"),
+        "prepare_tools returned None: return the tools to offer",
+    ),
+    "option of a tool": (
+        lambda: any_tool(read_onyl=True),
+        r"unknown option 'read_onyl' of @tool; did you mean \"read_only\"",
+    ),
+    "approval of a tool": (lambda: any_tool(requires_approval=True), "all calls need approval, except those"),
     "fallbacks of a Model": (lambda: agent(fallbacks=["openai/gpt-5.5"]), "fallbacks need a model name"),
     "list as a turn": (lambda: ScriptedModel(["Hello."]), r"turn 1 of the script is \['Hello.'\]"),  # type: ignore[arg-type]
 }
@@ -247,3 +262,74 @@ def test_stream_as_a_context_manager_cancels_the_rest_of_the_run(tmp_path: Path)
 def test_model_that_no_provider_has_is_never_replaced_by_another(name: str, message: str) -> None:
     with pytest.raises(RouteNotFound, match=message):
         asyncio.run(open_model(name, environment={"OPENAI_API_KEY": "k" * 20, "HOME": "/nonexistent"}))
+
+
+@pytest.mark.parametrize("name", ["pay", 3])
+def test_decorator_takes_no_name_without_its_keyword(name: Any) -> None:
+    with pytest.raises(tw.ToolwireError, match=r"@tool takes options by name, not .*: write @tw.tool\(name="):
+        tw.tool(name)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (True, r"expected a list of rules, not allow=True: '\*' matches every tool"),
+        ([weather], "a rule is a text such as"),
+    ],
+)
+def test_rules_are_texts(rules: Any, message: str) -> None:
+    with pytest.raises(tw.ToolwireError, match=message):
+        tw.Policy(allow=rules)
+
+
+class Answering:
+    """An approver that gives one answer."""
+
+    name = "desk"
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def approve(self, _: tw.ApprovalRequest) -> Any:
+        return self._answer
+
+    async def answer(self, _: str, __: tuple[str, ...] = ()) -> None:
+        return None
+
+
+@pytest.mark.parametrize("answer", [False, True, None, "", "deny", "Yes", 1, tw.ApprovalRequest])
+def test_only_the_known_answers_of_an_approver_count(answer: Any) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return "paid"
+
+    asking = agent(call("pay", amount=5), "Done.", tools=[pay], approver=Answering(answer))
+    with pytest.raises(TypeError, match=r"desk.approve returned .*: return 'yes', 'no', 'always' or 'later'"):
+        asking.run("Pay.")
+    assert paid == []
+
+
+def test_traceback_of_a_failed_function_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The model gets the error, so that its author would never see where it came from."""
+
+    @tw.tool(read_only=True, retries=1)
+    def divide(a: int, b: int) -> float:
+        """Divide."""
+        return a / b
+
+    run = agent(call("divide", a=1, b=0), "I can't.", tools=[divide]).run("Hi")
+    assert (run.ok, run.calls[0].error) == (True, "crash")
+    (record,) = caplog.records
+    assert record.getMessage() == "tool divide failed; the model gets the error as its result"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_runs_show_how_they_ended() -> None:
+    done, failed = agent("Hello.").run("Hi"), agent(fail("overloaded", "come back")).run("Hi", check=False)
+    assert repr(done) == f"<Run {done.id}, finished: 'Hello.'>"
+    assert repr(failed) == f"<Run {failed.id}, failed: 'come back'>"
+    assert "in progress" in repr(agent().stream("Hi").run)

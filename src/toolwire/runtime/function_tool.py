@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
+from toolwire.codec.suggestions import suggest
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
 from toolwire.runtime.process_call import call_in_process
 from toolwire.runtime.run.context import RunContext
@@ -129,6 +130,9 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     resources: Callable[[Any], frozenset[str] | None] = lambda _: frozenset()
 
 
+_APPROVAL_HINT = "all calls need approval, except those that a rule of the agent's policy or `read_only` allows"
+
+
 @overload
 def tool(function: F) -> F: ...
 
@@ -166,6 +170,13 @@ def tool(function: Any = None, **options: Any) -> Any:
     With `process`, each call runs in a process of its own, which is killed at the timeout. `preview`,
     `approval_reason`, `requires_human` and `resources` are functions of the call's arguments; see `Tool`.
     """
+    if function is not None and not callable(function):
+        raise InvalidToolFunction(f"@tool takes options by name, not {function!r}: write @tw.tool(name={function!r})")
+    known = (*Annotations.__struct_fields__, *ToolOptions.__struct_fields__)
+    for name in options:
+        if name not in known or name == "annotations":
+            hint = suggest(name, known, "its options are in the signature of tw.tool")
+            raise TypeError(f"unknown option {name!r} of @tool; {_APPROVAL_HINT if 'approval' in name else hint}")
     hints = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
     tool_options = ToolOptions(annotations=Annotations(**hints), **options)
 

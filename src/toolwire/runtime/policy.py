@@ -78,11 +78,13 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def parse_rule(verdict: Verdict, text: str) -> Rule:
+def parse_rule(verdict: Verdict, text: Any) -> Rule:
     """Parse a rule such as `run_shell_command(command=git status*)`.
 
     A comma inside a pattern is written `\\,`.
     """
+    if not isinstance(text, str):
+        raise PolicyError(f"a rule is a text such as 'pay' or 'pay(amount=5)', not {text!r}")
     rule_match = _RULE_PATTERN.fullmatch(text)
     if rule_match is None:
         raise PolicyError(f"invalid rule {text!r}: expected TOOL or TOOL(ARG=PATTERN, ...)")
@@ -119,6 +121,8 @@ class Policy:
         for verdict, texts in texts_by_verdict:
             if isinstance(texts, str):  # its characters would be rules, and `*` would match every tool
                 raise PolicyError(f"expected a list of rules: Policy({verdict}=[{texts!r}])")
+            if not isinstance(texts, Iterable):
+                raise PolicyError(f"expected a list of rules, not {verdict}={texts!r}: '*' matches every tool")
         parsed = [parse_rule(verdict, text) for verdict, texts in texts_by_verdict for text in texts]
         self.rules: tuple[Rule, ...] = (*rules, *parsed)
 

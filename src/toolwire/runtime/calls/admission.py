@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -121,6 +121,10 @@ class ApprovalGate:
         """Ask the approver, and record the answer as step `step_name` of the run; None if the answer is `later`."""
         self._step_log.begin(step_name, msgspec.json.encode(request))
         answer: ApprovalAnswer = await self._approver.approve(request)
+        if answer not in get_args(ApprovalAnswer):  # False and None are no approvals
+            raise TypeError(
+                f"{self._approver.name}.approve returned {answer!r}: return 'yes', 'no', 'always' or 'later'"
+            )
         if answer == "later":
             return None
         decision: Literal["yes", "no"] = "no" if answer == "no" else "yes"

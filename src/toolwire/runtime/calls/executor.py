@@ -10,6 +10,7 @@ Execute the calls of a turn: in parallel unless they share resources, with limit
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -99,6 +100,7 @@ AfterToolCallback = Callable[[PendingCall, ToolOutput], Awaitable[ToolOutput]]
 """Returns the output of a call as the hooks leave it."""
 
 _RETRY_DELAY = 0.2
+_LOG = logging.getLogger("toolwire")
 _DEFAULT_OUTPUT_LIMIT = 40_000
 _MAX_ARGUMENT_LENGTH = 2000
 IN_DOUBT = (
@@ -308,6 +310,8 @@ class Executor:
         except CallDeferred:
             raise
         except Exception as error:  # noqa: BLE001 - any failure of a tool is a result for the model
+            if tool.source == "python" and not (_is_repeatable(tool) and attempt <= tool.retries):
+                _LOG.warning("tool %s failed; the model gets the error as its result", tool.name, exc_info=error)
             return _error_output(f"{tool.name} failed: {type(error).__name__}: {error}", "crash")
         return output
 

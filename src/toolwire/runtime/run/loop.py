@@ -272,6 +272,8 @@ class Loop:
         self._instructions = instructions if isinstance(instructions, str) else await resolve(instructions(context))
         if self._settings.prepare_tools is not None:
             offered = await resolve(self._settings.prepare_tools(context, tuple(catalog.tools.values())))
+            if offered is None:
+                raise TypeError("prepare_tools returned None: return the tools to offer, or an empty list")
             catalog = replace(catalog, tools={tool.name: tool for tool in offered})
         policy = self._settings.policy.with_rules(*state.rules)
         catalog, warnings = self._toolbox.hosted.choose_for(self._model, catalog, policy, code=self._settings.code)

@@ -1,5 +1,6 @@
 """Checks of an agent's options, whose errors say what to write instead."""
 
+import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -64,24 +65,27 @@ def text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_agent_options(
-    *,
-    policy: Policy | None,
-    limits: RunLimits | None,
-    output: object,
-    deps: object,
-    lists: Mapping[str, Sequence[object]],
+    *, policy: object, limits: object, approver: object, lists: Mapping[str, Sequence[object]]
 ) -> None:
     """Raise `TypeError` for an option of the wrong type, which would fail in the middle of a run."""
     if policy is not None and not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is invalid: use tw.Policy(allow=[...], ask=[...], deny=[...])")
     if limits is not None and not isinstance(limits, RunLimits):
         raise TypeError(f"limits={limits!r} is invalid: use tw.RunLimits(turns=..., tokens=...)")
+    if approver is not None and not inspect.iscoroutinefunction(getattr(approver, "approve", None)):
+        raise TypeError(f"approver={approver!r} is invalid: use an object with `name` and `async def approve`")
     for name, values in lists.items():
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise TypeError(f"{name} must be a list: write {name}=[...]")
     for one in lists.get("hooks", ()):
         if not isinstance(one, Hooks):
             raise TypeError(f"{one!r} is no tw.Hooks: write hooks=[tw.Hooks(before_model=...)]")
+
+
+def check_types(*, instructions: object, output: object, deps: object) -> None:
+    """Raise `TypeError` for instructions that are no text, and for an output or dependencies that are no type."""
+    if not isinstance(instructions, str) and not callable(instructions):
+        raise TypeError(f"instructions={instructions!r:.100} is invalid: use a text, or a function of the RunContext")
     if not _is_type(output):
         raise TypeError(
             f"output={output!r} is invalid: use a type, such as a pydantic model, a dataclass or list[City]; "

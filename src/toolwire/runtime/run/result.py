@@ -66,6 +66,12 @@ class Run(Generic[OutputT_co]):
             yield from self._task.__await__()
         return self.check_outcome()
 
+    def __repr__(self) -> str:
+        """Show how the run ended, with its answer or the reason."""
+        if self._end_event is None:
+            return f"<Run {self.id}, in progress>"
+        return f"<Run {self.id}, {self.stopped}: {(self.text if self.ok else self.reason)!r:.200}>"
+
     def check_outcome(self) -> "Run[OutputT_co]":
         """Return the run; raise `RunFailed` if it failed and was started with `check`."""
         if self._check:
