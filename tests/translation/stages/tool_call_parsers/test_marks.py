@@ -9,7 +9,7 @@ import pytest
 from tests.support.assertions import non_empty
 from tests.support.bodies.chat_text import chat_stream
 from toolwire.canonical.content import Reasoning, Text, ToolCall
-from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart
+from toolwire.canonical.events import Event, PartDelta, PartDeltas, PartEnd, PartStart, ResponseEnd, ResponseStart
 from toolwire.canonical.fold import fold
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
@@ -206,6 +206,18 @@ def test_long_texts_are_not_kept() -> None:
     for _ in range(LIMIT_UNREAD // 2):
         assert stage.pass_unmarked([delta("line\n" * 2_000)])
     assert sum(len(text) for text in texts_of(stage._unread)) < 20_000
+
+
+def test_a_response_that_ended_is_forgotten_and_the_next_one_read() -> None:
+    stage = stage_after_text()
+    assert stage.pass_deltas(encoded_deltas([" word"], json.dumps))
+    assert stage.pass_unmarked([PartEnd(index=0), ResponseEnd()])
+    assert stage._unread == []
+    assert stage.passed_texts is None
+    feed(stage, ResponseStart(origin="openai-chat"), PartStart(index=0, part=Text(text="")), delta("Well, "))
+    assert not stage.has_changed
+    feed(stage, delta(CALL), PartEnd(index=0), ResponseEnd())
+    assert stage.has_changed
 
 
 def test_known_deltas_are_read_once_they_are_many() -> None:
