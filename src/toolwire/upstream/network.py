@@ -40,7 +40,7 @@ class NetworkSettings(Struct, frozen=True):
         context = ssl.create_default_context()
         if self.ca_file is not None:
             context.load_verify_locations(self.ca_file)
-            # Since Python 3.13, the default context is strict: it rejects CAs without key usage, as many companies have.
+            # Since Python 3.13, the default context is strict: it rejects CAs without key usage, which companies use.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.client_cert is not None:
             context.load_cert_chain(self.client_cert, self.client_key)
