@@ -240,7 +240,8 @@ def _route(router: Router, name: str, *, is_simulated: bool) -> RouteMatch:
     `default_model` that somebody configured may replace it.
     """
     route_match = router.route(name)
-    if name and route_match.is_default and router.catch_all is None and not is_simulated:
+    is_replaced = route_match.is_default and route_match.backends[0].model != name
+    if name and is_replaced and router.catch_all is None and not is_simulated:
         raise RouteNotFound(router.unknown_model_message(name))
     return route_match
 

@@ -144,7 +144,8 @@ def test_printed_key_is_redacted_in_errors_and_in_the_journal(tmp_path: Path) ->
 
 def test_list_of_models_is_requested_with_the_printed_key(tmp_path: Path) -> None:
     async def work() -> None:
-        upstream = ScriptedUpstream(http_response("200 OK", b'{"object": "list", "data": [{"id": "listed"}]}'))
+        models = http_response("200 OK", b'{"object": "list", "data": [{"id": "listed"}]}')
+        upstream = ScriptedUpstream(models, lists_models=True)
         async with run_with(upstream, key_command(tmp_path)) as gateway:
             _, data = await gateway.get("/v1/models")
             assert "one/listed" in data.decode()

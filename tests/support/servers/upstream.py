@@ -68,22 +68,26 @@ class StalledUpstream:
 
 
 _MODEL_LOOKUP = re.compile(rb"POST /api/show |GET \S*/models\b")
+"""Requests about models, which the gateway sends at a time of its own."""
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 class ScriptedUpstream:
     """An upstream that sends the next of its responses for each request and records the requests.
 
-    Like a server that is not Ollama, it knows nothing of its models.
+    Like a server that is not Ollama, it knows nothing of its models, unless `lists_models`: then requests for its list
+    get these responses, too.
     """
 
-    def __init__(self, *responses: bytes) -> None:
+    def __init__(self, *responses: bytes, lists_models: bool = False) -> None:
         self.responses = list(responses)
+        self._lists_models = lists_models
         self.requests: list[bytes] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            if _MODEL_LOOKUP.match(request := await read_http_request(reader)):
+            request = await read_http_request(reader)
+            if not self._lists_models and _MODEL_LOOKUP.match(request):
                 writer.write(_NOT_FOUND)
             else:
                 self.requests.append(request)
