@@ -259,9 +259,9 @@ def _served_by_tag(evidence: Evidence) -> dict[str, list[Served]]:
 
 def _was_killed(evidence: Evidence, answer: Answer) -> bool:
     """Return whether the gateway of a response was killed soon after its end, before it could book it."""
-    return any(
-        gateway == answer.gateway and -1 < at - answer.ended_at < _BOOKING_SECONDS for gateway, at in evidence.kills
-    )
+    earliest = (answer.running_at or answer.ended_at) - 1
+    latest = answer.ended_at + _BOOKING_SECONDS
+    return any(gateway == answer.gateway and earliest < at < latest for gateway, at in evidence.kills)
 
 
 def _counted(served: Sequence[Served]) -> Served:

@@ -127,7 +127,7 @@ class Client:
         if response is None or response.status_code != 200:
             self._note_error(answer, response)
             return
-        answer.id = str(response.json()["id"])
+        answer.id, answer.running_at = str(response.json()["id"]), time.time()
         _note_head(answer, response)
         job = Background(answer, [str(response.json()["status"])])
         self._load.backgrounds.append(job)
@@ -142,6 +142,8 @@ class Client:
             if response is None or response.status_code in (502, 503, 504):
                 continue
             status, job.answer.ended_at = str(response.json().get("status", response.status_code)), time.time()
+            if status in _RUNNING:
+                job.answer.running_at = job.answer.ended_at
             if status != job.statuses[-1]:
                 job.statuses.append(status)
             if status == "completed":

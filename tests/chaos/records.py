@@ -33,6 +33,8 @@ class Answer:
     """The address of the gateway that served it."""
     ended_at: float = 0.0
     """The time of its end, in seconds since the epoch."""
+    running_at: float = 0.0
+    """The last time that a background response was known to be in progress; it may have ended any time after it."""
 
 
 @dataclass
