@@ -180,8 +180,8 @@ prices = {{input = 1.0, output = 1.0}}
     return config, {"authorization": f"Bearer {secret}"}
 
 
-def test_workers_share_responses_and_the_money_of_keys(state: str, tmp_path: Path) -> None:
-    config, headers = keyed_config(state, dollars_per_month=0.000_001)
+def test_workers_share_responses_and_the_money_of_keys(tmp_path: Path) -> None:
+    config, headers = keyed_config(f'path = "{tmp_path}/state.db"', dollars_per_month=0.000_001)
     (tmp_path / "toolwire.toml").write_text(config)
     body = {"model": "any-name", "input": "Say heliotrope.", "store": True}
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
