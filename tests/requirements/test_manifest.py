@@ -36,7 +36,7 @@ def test_every_requirement_has_tests_that_pytest_collects(section: str) -> None:
 def test_only_collected_functions_count_as_tests() -> None:
     assert is_collected("tests/requirements/test_manifest.py::test_only_collected_functions_count_as_tests")
     assert is_collected("tests/runtime/tools/browser/chromium/test_actions.py::test_wait_is_limited")
-    assert is_collected("tests/gateway/console/chromium/test_safety.py::test_browser_enforces_the_policy")
+    assert is_collected("tests/gateway/console/chromium/test_attacks.py::test_browser_enforces_the_policy")
     assert not is_collected("tests/requirements/test_manifest.py::SECTIONS")
     assert not is_collected("tests/requirements/test_manifest.py::test_that_does_not_exist")
     assert not is_collected("tests/support/collection.py::is_collected")
