@@ -55,7 +55,7 @@ def test_list_of_each_protocol_is_read(protocol: str) -> None:
     path, listing, contexts = LISTS[protocol]
 
     async def work() -> None:
-        server, transport = ScriptedUpstream(json_response(listing)), Transport()
+        server, transport = ScriptedUpstream(json_response(listing), lists_models=True), Transport()
         async with serve_upstream(server) as origin:
             answered = await ModelLists(transport, DEADLINE).fetch(provider_at(origin, protocol=protocol))
         transport.close()
@@ -84,10 +84,10 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others(clock: Clo
         answers = {"good": json_response({"data": [{"id": "m"}]}), "broken": http_response("200 OK", b"<html>")}
         answers |= {"refusing": json_response({}, "401 Unauthorized"), "odd": http_response("200 OK", b'{"data":7}')}
         async with (
-            serve_upstream(ScriptedUpstream(answers["good"])) as good,
-            serve_upstream(ScriptedUpstream(answers["broken"])) as broken,
-            serve_upstream(ScriptedUpstream(answers["refusing"])) as refusing,
-            serve_upstream(ScriptedUpstream(answers["odd"])) as odd,
+            serve_upstream(ScriptedUpstream(answers["good"], lists_models=True)) as good,
+            serve_upstream(ScriptedUpstream(answers["broken"], lists_models=True)) as broken,
+            serve_upstream(ScriptedUpstream(answers["refusing"], lists_models=True)) as refusing,
+            serve_upstream(ScriptedUpstream(answers["odd"], lists_models=True)) as odd,
             serve_upstream(stay_silent) as silent,
             serve_upstream(send_slowly) as slow,
         ):
@@ -116,7 +116,9 @@ def test_dead_and_silent_providers_neither_delay_nor_break_the_others(clock: Clo
 
 def test_list_is_asked_again_when_it_is_old_and_kept_if_that_fails(clock: Clock) -> None:
     async def work() -> None:
-        server = ScriptedUpstream(json_response({"data": [{"id": "old"}]}), json_response({}, "500 Oops"))
+        server = ScriptedUpstream(
+            json_response({"data": [{"id": "old"}]}), json_response({}, "500 Oops"), lists_models=True
+        )
         server.responses.append(json_response({"data": [{"id": "new"}]}))
         transport = Transport()
         async with serve_upstream(server) as origin:
