@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,8 +181,8 @@ prices = {{input = 1.0, output = 1.0}}
     return config, {"authorization": f"Bearer {secret}"}
 
 
-def test_workers_share_responses_and_the_money_of_keys(tmp_path: Path) -> None:
-    config, headers = keyed_config(f'path = "{tmp_path}/state.db"', dollars_per_month=0.000_001)
+def test_workers_share_responses_and_the_money_of_keys(state: str, tmp_path: Path) -> None:
+    config, headers = keyed_config(state, dollars_per_month=0.000_001)
     (tmp_path / "toolwire.toml").write_text(config)
     body = {"model": "any-name", "input": "Say heliotrope.", "store": True}
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
@@ -196,6 +197,16 @@ def test_workers_share_responses_and_the_money_of_keys(tmp_path: Path) -> None:
         assert (found.status_code, found.json()["id"]) == (200, stored.json()["id"])
         refused = gateway.send("POST", "/v1/responses", body, headers)
         assert (refused.status_code, "has reached its limit" in refused.text) == (429, True)
+
+
+def test_a_gateway_that_forks_workers_has_no_threads() -> None:
+    """A thread that imports a module while another forks leaves the child with a lock that nobody releases."""
+    provider = '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\n'
+    state = '[server]\nkeys = ["a-long-key"]\n[state]\nurl = "postgresql://127.0.0.1:9/none"\n'
+    config = parse_config(provider + state, {})
+    before = set(threading.enumerate())
+    build_gateway(config, environment={}, shared_resources=make_shared_resources(config, {}, workers=2))
+    assert set(threading.enumerate()) == before
 
 
 def test_request_of_a_killed_gateway_keeps_its_reservation(state: str, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class StalledUpstream:
             writer.write(transfer_chunk(chat_sse_event({}, "stop") + b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
 
-_MODEL_LOOKUP = re.compile(rb"POST /api/show |GET \S*/models\b")
+_MODEL_LOOKUP = re.compile(rb"POST /api/show\b|GET \S*/models\b")
 """Requests about models, which the gateway sends at a time of its own."""
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 

@@ -291,6 +291,8 @@ async def serve_gateway(
         tune_interpreter()
         server = _Server(uvicorn.Config(live, **uvicorn_options(gateway.config.limits)), live.begin_stop)
         exit_stack.callback(gateway.app.start_lag_probe().cancel)
+        if gateway.config.state.url is not None:
+            gateway.app.conversation_state.store.schedule_check()
         if rebuild is not None:
             live.watch_signal(lambda: server.handle_exit(signal.SIGTERM, None))
         if parent_fd is not None:

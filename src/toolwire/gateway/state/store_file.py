@@ -34,9 +34,7 @@ def open_store(section: StateSection, environment: Mapping[str, str]) -> StateSt
     """
     limits = StoreLimits(section.ttl, section.rows, section.bytes, section.queue)
     if section.url is not None:
-        store = PostgresStateStore(section.url, limits)
-        store.schedule_check()
-        return store
+        return PostgresStateStore(section.url, limits)
     if section.path == IN_MEMORY:
         return SqliteStateStore(IN_MEMORY, limits)
     path = state_path(section, environment)
