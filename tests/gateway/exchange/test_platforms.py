@@ -101,6 +101,15 @@ def test_members_that_bedrock_rejects_are_dropped_and_reported() -> None:
         assert {loss["path"] for loss in setup.losses()} == {"/service_tier", "/context_management"}
 
 
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_the_key_of_a_platform_is_a_bearer_token(name: str) -> None:
+    with serve_platform(name) as setup:
+        assert _post(setup, MESSAGE).status_code == 200
+        (sent,) = setup.upstream.exchanges
+    assert sent.request_headers["authorization"] == "Bearer a-token"
+    assert not {"x-api-key", "x-goog-api-key"} & sent.request_headers.keys()
+
+
 def test_vertex_gets_the_model_in_the_path_and_keeps_the_rest() -> None:
     with serve_platform("vertex-claude") as setup:
         assert _post(setup, MESSAGE | {"stream": True}).status_code == 200

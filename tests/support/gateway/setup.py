@@ -31,6 +31,7 @@ class ObservedExchange(Struct):
     """One request and its response."""
 
     path: str
+    request_headers: dict[str, str] = {}
     request_body: bytes = b""
     status: int = 0
     headers: dict[str, str] = {}
@@ -81,7 +82,8 @@ class ObservedApp:
         if scope["type"] != "http" or scope["path"] == SHOW_PATH:
             await self._app(scope, receive, send)
             return
-        exchange = ObservedExchange(scope["path"])
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        exchange = ObservedExchange(scope["path"], headers)
         self.exchanges.append(exchange)
 
         async def watched_receive() -> Any:
