@@ -5,6 +5,7 @@ Unlike times, they don't depend on other load. Both translate the same varied tr
 """
 
 import argparse
+import gc
 import os
 import shutil
 import subprocess
@@ -82,6 +83,7 @@ def translate_marked(path: Path) -> None:
     import toolwire  # noqa: PLC0415 - of the revision
 
     drawn = msgspec.msgpack.decode(path.read_bytes(), type=dict[str, Bodies])
+    gc.disable()  # a collection of all objects would count for the case in which it happens to be due
     for kind, source, target in CASES:
         bodies = getattr(drawn[source], kind)
         for number, body in enumerate(bodies):
