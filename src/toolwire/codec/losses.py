@@ -9,7 +9,7 @@ An encoder sees only canonical values. It reports a *source path* from the root 
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import chain, compress
+from itertools import chain
 from operator import attrgetter, itemgetter
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -394,83 +394,60 @@ def foreign_extras(root: Node, families: Container[str], *, has_citations: bool 
     limits.
     """
     collected: ForeignExtras = []
-    names, get_values, _ = _NODE_FIELDS[type(root)]
-    _collect_foreign_extras(root, (names, get_values(root)), (), (families, has_citations), collected)
+    _collect_foreign_extras(root, (), families, collected, has_citations)
     return collected
 
 
-_Children = tuple[tuple[str, ...], tuple[Any, ...]]
-"""The names of a node's fields that hold extras or nodes, and their values."""
-
-
 def _collect_foreign_extras(
-    node: Any,
-    children: _Children,
+    value: Any,
     path: SourcePath,
-    criteria: tuple[Container[str], bool],
+    families: Container[str],
     collected: ForeignExtras,
+    has_citations: bool,  # noqa: FBT001 - called for every node
 ) -> None:
-    """Append the foreign extras of a node, and of all nodes below it, to `collected`. Skip subtrees without extras."""
-    names, values = children
-    for name, child in compress(zip(names, values, strict=False), values):
+    """Append the foreign extras below a value to `collected`; subtrees without any are skipped by one comparison."""
+    if value.extras:
+        marks = " ".join(value.wire_form)
+        marked = ":canonical:" in marks or ":cited:" in marks
+        for family, extras in value.extras.items():
+            if family not in families:
+                foreign = (
+                    _without_canonical(extras, family, value.wire_form, has_citations=has_citations)
+                    if marked
+                    else extras
+                )
+                if foreign:
+                    collected.append((path, family, foreign))
+    for field in _NODE_FIELD_GETTERS[type(value)][0]:
+        if not (child := getattr(value, field)):
+            continue
         if type(child) is tuple:
-            kinds = set(map(type, child))
-            if len(kinds) == 1:
-                names_below, get_values, empty = _NODE_FIELDS[kinds.pop()]
-                for index, found in enumerate(map(get_values, child)):
-                    if found != empty:  # build a path only where it may lead to extras
-                        below = (names_below, found)
-                        _collect_foreign_extras(child[index], below, (*path, name, index), criteria, collected)
-                continue
             for index, element in enumerate(child):
-                names_below, get_values, empty = _NODE_FIELDS[type(element)]
-                if (found := get_values(element)) != empty:
-                    below = (names_below, found)
-                    _collect_foreign_extras(element, below, (*path, name, index), criteria, collected)
-        elif name == "extras":
-            _collect_own_extras(node, path, criteria, collected)
+                _, get, empty = _NODE_FIELD_GETTERS[type(element)]
+                if get(element) != empty:  # build a path only where it may lead to extras
+                    _collect_foreign_extras(element, (*path, field, index), families, collected, has_citations)
         else:
-            names_below, get_values, empty = _NODE_FIELDS[type(child)]
-            if (found := get_values(child)) != empty:
-                _collect_foreign_extras(child, (names_below, found), (*path, name), criteria, collected)
+            _, get, empty = _NODE_FIELD_GETTERS[type(child)]
+            if get(child) != empty:
+                _collect_foreign_extras(child, (*path, field), families, collected, has_citations)
 
 
-def _collect_own_extras(
-    node: Any, path: SourcePath, criteria: tuple[Container[str], bool], collected: ForeignExtras
-) -> None:
-    """Append the foreign extras of a node itself to `collected`."""
-    families, has_citations = criteria
-    marks = " ".join(node.wire_form)
-    marked = ":canonical:" in marks or ":cited:" in marks
-    for family, extras in node.extras.items():
-        if family not in families:
-            foreign = (
-                _without_canonical(extras, family, node.wire_form, has_citations=has_citations) if marked else extras
-            )
-            if foreign:
-                collected.append((path, family, foreign))
+class _NodeFieldGetters(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], Any]]):
+    """By type: the fields that hold nodes, a getter for these fields and `extras`, and its result if all are empty."""
 
-
-_GetValues = Callable[[Any], tuple[Any, ...]]
-
-
-class _NodeFields(dict[type, tuple[tuple[str, ...], _GetValues, tuple[Any, ...]]]):
-    """By type: the names of fields with extras or nodes, a getter of their values, and its result if all are empty."""
-
-    def __missing__(self, kind: type) -> tuple[tuple[str, ...], _GetValues, tuple[Any, ...]]:
+    def __missing__(self, kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
         """Return the entry of a type, computed and cached; types other than nodes get an empty one."""
         fields = node_fields(kind)
         if fields is None:
-            entry: tuple[tuple[str, ...], _GetValues, tuple[Any, ...]] = ((), lambda _: (), ())
+            entry: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
         else:
-            # A getter of a single field returns no tuple.
-            get_values: _GetValues = attrgetter("extras", *(fields or ("extras",)))
-            entry = ("extras", *fields), get_values, (None,) * (1 + (len(fields) or 1))
+            get, empty = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
+            entry = fields, get, empty
         self[kind] = entry
         return entry
 
 
-_NODE_FIELDS = _NodeFields()
+_NODE_FIELD_GETTERS = _NodeFieldGetters()
 
 
 def _without_canonical(
@@ -483,8 +460,8 @@ def _without_canonical(
 
 def holds_constraint(root: Node, families: Container[str]) -> bool:
     """Return whether a constraint (a safety limit) that these families can't express stands below `root`."""
-    _, get_values, empty = _NODE_FIELDS[type(root)]
-    if get_values(root) == empty:
+    _, get, empty = _NODE_FIELD_GETTERS[type(root)]
+    if get(root) == empty:
         return False
     return any(family.endswith(":constraint") for _, family, _ in foreign_extras(root, families))
 

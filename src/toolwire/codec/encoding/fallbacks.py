@@ -1,7 +1,6 @@
 """Fallbacks for parts and settings that a target lacks: sent as text where possible, else reported."""
 
 from collections.abc import Collection, Container, Iterator
-from itertools import chain
 from operator import attrgetter
 
 from msgspec import Raw
@@ -164,11 +163,13 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
 
 def _has_opaque_parts(request: Request) -> bool:
     """Return whether a part of the request is one that only its own protocol has."""
-    # These functions run in C. A Python loop would execute several instructions per part of a long history.
-    return OpaquePart in map(type, chain.from_iterable(map(_parts, request.messages)))
+    for message in request.messages:  # without `enumerate`, which would double the cost for a long history
+        for part in message.parts:
+            if type(part) is OpaquePart:
+                return True
+    return False
 
 
-_parts = attrgetter("parts")
 _role = attrgetter("role")
 _INSTRUCTION_ROLES = frozenset({"system", "developer"})
 
