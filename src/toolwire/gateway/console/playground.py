@@ -63,6 +63,7 @@ class TranslatedBody(Struct, omit_defaults=True):
     protocol: str
     body: str = ""
     path: str = ""
+    model: str = ""
     losses: list[Loss] = []
     findings: list[Finding] = []
     """Reasons why the target would refuse the body."""
@@ -157,7 +158,7 @@ class Playground:
             return TranslatedBody("", refused=f"unknown provider {request.provider!r}")
         provider = providers[request.provider]
         name = provider.default_model or (request.model or "").rpartition("/")[2] or "model"
-        translated = TranslatedBody(provider.protocol)
+        translated = TranslatedBody(provider.protocol, model=name)
         try:
             upstream_request = await self._dispatcher.translate(
                 self._client_request(request, f"{provider.name}/{name}", viewer, stream=request.stream)

@@ -128,7 +128,12 @@ def test_other_providers_show_what_they_would_be_sent(console: ConsoleGateway, b
     page.get_by_role("button", name="gemini", exact=True).click()
     expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
     expect(page.locator(".pane").nth(1)).to_contain_text("systemInstruction")
-    page.get_by_role("button", name="Chat Completions").click()
+    protocol = page.get_by_role("button", name="Chat Completions")
+    expect(page.locator(".pill-group")).to_contain_text("Configured providers")
+    expect(protocol).to_be_hidden()
+    page.get_by_text("More: any server that speaks").click()
+    protocol.click()
+    expect(protocol).to_have_attribute("aria-pressed", "true")
     page.get_by_label("Host").select_option("deepseek")
     expect(page.get_by_role("heading", name="To DeepSeek")).to_be_visible()
 
@@ -217,6 +222,42 @@ def test_equal_losses_are_one_entry_with_all_places(console: ConsoleGateway, bro
     following = flashed.locator("xpath=following-sibling::*")
     assert "cache marks" in following.first.inner_text()
     assert page.locator(".pane").first.locator(".jl.marked:below(.jl.flash)").count() == 0  # the last one
+
+
+def test_body_for_another_provider_is_in_view_despite_many_losses(console: ConsoleGateway, browser: Browser) -> None:
+    content = [
+        {"type": "text", "text": "Read it.", "cache_control": {"type": "ephemeral"}},
+        *({"type": kind, "data": "?"} for kind in ("one", "two", "three")),
+    ]
+    request = claude_request(
+        "anthropic/claude-sonnet-4-5",
+        messages=[{"role": "user", "content": content}],
+        **{f"unknown_{number}": number for number in range(9)},
+    )
+    response = console.post("/v1/messages", request)
+    path = f"/#/exchanges/{response.headers['toolwire-exchange']}/elsewhere"
+    page = console.open_page(browser, path, viewport={"width": 1280, "height": 860})
+    page.get_by_role("button", name="gemini", exact=True).click()
+    pane = page.get_by_role("region", name="To gemini", exact=True)
+    expect(pane.locator(".pane-subtitle")).to_have_text("gemini-2.5-pro · Gemini")
+    expect(pane.locator(".pane-address")).to_have_text("POST /v1beta/models/gemini-2.5-pro:generateContent")
+    expect(pane.locator(".jl").nth(5)).to_be_in_viewport()
+    folded = page.locator(".folded-losses details")
+    summary = folded.locator("summary")
+    expect(summary).to_have_text("Losses: 3 errors, 9 warnings, 3 notes")
+    expect(folded.locator(".loss").first).to_be_hidden()
+    summary.click()
+    folded.locator("button.loss-text", has_text="/unknown_3").click()
+    expect(page.get_by_role("region", name="From the client", exact=True).locator(".jl.flash")).to_contain_text(
+        "unknown_3"
+    )
+    few = console.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5", unknown=1))
+    page.goto(f"{console.url}/#/exchanges/{few.headers['toolwire-exchange']}/elsewhere")
+    expect(page.locator(".detail-id")).to_contain_text(few.headers["toolwire-exchange"])
+    page.get_by_role("button", name="gemini", exact=True).click()
+    expect(pane).to_be_visible()
+    expect(summary).to_have_text("Losses: 2 notes")
+    expect(page.locator(".loss.warning")).to_be_visible()
 
 
 def test_narrow_list_shows_and_sorts_by_cost(console: ConsoleGateway, browser: Browser) -> None:

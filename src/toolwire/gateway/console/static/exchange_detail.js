@@ -251,8 +251,8 @@ function targetResult(answer, target, data) {
   const findings = (answer.findings ?? []).length ? element('div', { class: 'findings' }, element('h3', {}, `${target.title} would refuse it`), element('ul', {}, answer.findings.map((finding) => element('li', { class: finding.level }, element('code', {}, finding.path || '(body)'), ' ', finding.message)))) : null;
   if (answer.refused) return refused;
   return element('div', {}, findings, buildComparison({
-    left: { title: 'From the client', subtitle: protocolTitle(data.row.client), text: data.bodies.request ?? '', protocol: data.row.client },
-    right: { title: `To ${target.title}`, subtitle: protocolTitle(answer.protocol), text: answer.body, protocol: answer.protocol },
-    losses: answer.losses ?? [], empty: 'Nothing would be lost.',
+    left: { title: 'From the client', subtitle: protocolTitle(data.row.client), address: `${data.row.method ?? 'POST'} ${data.row.path}`, text: data.bodies.request ?? '', protocol: data.row.client },
+    right: { title: `To ${target.title}`, subtitle: [answer.model, protocolTitle(answer.protocol)].filter(Boolean).join(' · '), address: answer.path ? `POST ${answer.path}` : null, text: answer.body, protocol: answer.protocol },
+    losses: answer.losses ?? [], empty: 'Nothing would be lost.', areLossesFolded: true,
   }).root);
 }

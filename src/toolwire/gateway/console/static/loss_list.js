@@ -1,11 +1,13 @@
 // The list of losses. Losses that differ only in their place are one entry, so that repeated ones hide no others.
 
 import { button, element } from './dom.js';
+import { countLosses } from './exchange_text.js';
 import { formatCount, plural } from './format.js';
 
 const ORDER = { error: 0, warning: 1, info: 2 };
 const SEVERITY_WORDS = { error: 'error', warning: 'warning', info: 'note' };
 const MAX_LISTED = 8;
+const MAX_UNFOLDED = 2;
 
 const placeOf = (loss) => loss.target ?? (loss.path || '(body)');
 
@@ -32,6 +34,17 @@ export function lossList(losses, onChoose) {
     list.append(more);
   }
   return list;
+}
+
+/** Build the list, folded to one line with its counts; at most two errors and warnings stay in view above it. */
+export function foldedLossList(losses, onChoose) {
+  const serious = losses.filter((loss) => loss.severity !== 'info');
+  const areSeriousInView = groupLosses(serious).length <= MAX_UNFOLDED;
+  const folded = areSeriousInView ? losses.filter((loss) => loss.severity === 'info') : losses;
+  const listOf = (part) => (part.length ? lossList(part, (index) => onChoose(losses.indexOf(part[index]))) : null);
+  const counts = Object.groupBy(folded, (loss) => loss.severity);
+  const summary = countLosses(Object.fromEntries(Object.entries(counts).map(([severity, some]) => [severity, some.length]))).join(', ');
+  return element('div', { class: 'folded-losses' }, areSeriousInView ? listOf(serious) : null, folded.length ? element('details', {}, element('summary', {}, `Losses: ${summary}`), listOf(folded)) : null);
 }
 
 function lossItem([first, ...others], onChoose) {

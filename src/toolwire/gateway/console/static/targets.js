@@ -16,9 +16,12 @@ export class TargetPicker {
   constructor(app, onChoose) {
     this.onChoose = onChoose;
     this.providers = app.session.providers ?? [];
-    this.buttons = element('div', { class: 'targets', role: 'group', 'aria-label': 'Target' });
+    this.providerPills = element('div', { class: 'pills' });
+    this.protocolPills = element('div', { class: 'pills' });
     this.host = element('select', { class: 'select', 'aria-label': 'Host', hidden: true, onchange: () => this.choose({ ...this.chosen, host: this.host.value }) });
-    this.root = element('div', { class: 'target-picker' }, this.buttons, this.host);
+    this.more = element('details', { class: 'more-targets', open: !this.providers.length }, element('summary', {}, 'More: any server that speaks …'), this.protocolPills, this.host);
+    this.root = element('div', { class: 'targets', role: 'group', 'aria-label': 'Target' },
+      this.providers.length ? element('div', { class: 'pill-group' }, element('span', { class: 'pill-label' }, 'Configured providers'), this.providerPills) : null, this.more);
     this.draw();
   }
 
@@ -36,10 +39,10 @@ export class TargetPicker {
 
   draw() {
     const pill = (option) => element('button', {
-      type: 'button', class: `pill ${option.provider ? 'provider' : ''}`, 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
+      type: 'button', class: 'pill', 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
     }, option.title);
-    const group = (label, options) => (options.length ? element('div', { class: 'pill-group' }, element('span', { class: 'pill-label' }, label), element('div', { class: 'pills' }, options.map(pill))) : null);
-    replace(this.buttons, group('Providers', this.options.filter((option) => option.provider)), group('Protocols', this.options.filter((option) => !option.provider)));
+    replace(this.providerPills, this.options.filter((option) => option.provider).map(pill));
+    replace(this.protocolPills, this.options.filter((option) => !option.provider).map(pill));
   }
 
   async choose(option) {
@@ -47,6 +50,7 @@ export class TargetPicker {
     this.draw();
     this.host.hidden = Boolean(option.provider);
     if (!option.provider) {
+      this.more.open = true;
       const known = (await loadHosts())[option.protocol] ?? [];
       const current = option.host ?? '';
       replace(this.host, element('option', { value: '' }, 'the vendor’s own server'), known.map((host) => element('option', { value: host.name, selected: host.name === current }, host.title)));
