@@ -128,7 +128,7 @@ def test_other_providers_show_what_they_would_be_sent(console: ConsoleGateway, b
     page.get_by_role("button", name="gemini", exact=True).click()
     expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
     expect(page.locator(".pane").nth(1)).to_contain_text("systemInstruction")
-    protocol = page.get_by_role("button", name="Chat Completions")
+    protocol = page.get_by_role("button", name="Chat Completions", exact=True)
     expect(page.locator(".pill-group")).to_contain_text("Configured providers")
     expect(protocol).to_be_hidden()
     page.get_by_text("More: any server that speaks").click()
@@ -260,6 +260,23 @@ def test_body_for_another_provider_is_in_view_despite_many_losses(console: Conso
     expect(page.locator(".loss.warning")).to_be_visible()
 
 
+def test_search_without_a_match_says_what_is_searched(console: ConsoleGateway, browser: Browser) -> None:
+    id = console.post("/v1/messages", claude_request()).headers["toolwire-exchange"]
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(1)
+    search = page.get_by_label("Search exchanges")
+    search.fill("umbrella")
+    expect(page.locator(".empty")).to_contain_text("The texts of messages are not searched.")
+    expect(page.locator(".empty code")).to_contain_text(["top_k", id])
+    for example in ("top_k", id):
+        search.fill(example)
+        expect(page.locator(ROWS)).to_have_count(1)
+    search.fill("")
+    page.get_by_label("Status", exact=True).select_option("failed")
+    expect(page.locator(".empty")).to_contain_text("No exchange matches")
+    expect(page.locator(".empty")).not_to_contain_text("messages")
+
+
 def test_narrow_list_shows_and_sorts_by_cost(console: ConsoleGateway, browser: Browser) -> None:
     """A narrow list has no columns for time and cost; they stand in each row."""
     send_traffic(console)
@@ -289,7 +306,8 @@ def test_next_exchange_opens_once_bodies_are_captured(console: ConsoleGateway, b
     )
     console.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile"))  # of another client
     expect(page.locator(ROWS)).to_have_count(2)
-    expect(page.get_by_role("link", name="Or open the latest captured exchange")).to_be_visible()
+    other = page.get_by_role("link", name="Or open a captured exchange of another client or model")
+    expect(other).to_have_text(re.compile(r": groq/llama-3\.3-70b-versatile, Chat Completions, at \d\d:\d\d:\d\d$"))
     console.post("/v1/messages", claude_request())
     expect(page.get_by_role("heading", name="To anthropic")).to_be_visible()
     expect(page.get_by_role("tab", name="Other providers")).to_have_attribute("aria-selected", "true")
@@ -297,8 +315,22 @@ def test_next_exchange_opens_once_bodies_are_captured(console: ConsoleGateway, b
     console.post("/v1/messages", claude_request())
     expect(page.locator(ROWS)).to_have_count(4)
     expect(page.locator(f"{ROWS}.selected")).to_have_attribute("aria-rowindex", "3")  # only the first one opens
-    page.get_by_role("button", name="Capturing bodies").click()
-    expect(page.get_by_role("button", name="Capture bodies", exact=True)).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="Stop capturing, 15 min left").click()
+    expect(page.get_by_role("button", name="Capture bodies", exact=True)).to_be_visible()
+
+
+def test_captured_exchange_of_the_same_client_and_model_is_offered(console: ConsoleGateway, browser: Browser) -> None:
+    console.capture_bodies(0)
+    shown = console.post("/v1/messages", claude_request()).headers["toolwire-exchange"]
+    console.capture_bodies()
+    same = console.post("/v1/messages", claude_request()).headers["toolwire-exchange"]
+    console.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5"))
+    console.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile"))
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(4)
+    page.goto(f"{console.url}/#/exchanges/{shown}")
+    page.get_by_role("link", name="Or open the latest captured exchange: groq/llama-3.3-70b-versatile").click()
+    expect(page.locator(".id-button")).to_have_text(same)
 
 
 def test_bodies_can_be_captured_from_the_start(console: ConsoleGateway, browser: Browser) -> None:
@@ -307,7 +339,7 @@ def test_bodies_can_be_captured_from_the_start(console: ConsoleGateway, browser:
     offer = page.get_by_role("button", name="Capture bodies for 15 minutes")
     expect(offer).to_have_count(1)
     console.post("/v1/messages", claude_request())
-    expect(page.locator(".list-note")).to_be_visible()
+    expect(page.locator(".list-note")).to_contain_text(re.compile("^Bodies are not captured"))
     offer.click()
     expect(page.locator(".list-note")).to_be_hidden()
     console.post("/v1/messages", claude_request())
@@ -316,6 +348,9 @@ def test_bodies_can_be_captured_from_the_start(console: ConsoleGateway, browser:
     expect(page.locator(".pane")).to_have_count(2)
     page.get_by_role("link", name="Open in playground").click()
     expect(page.get_by_label("Body", exact=True)).to_have_value(re.compile("umbrella"))
+    page.get_by_role("button", name="Stop capturing").click()
+    page.goto(f"{console.url}/#/exchanges")
+    expect(page.locator(".list-note")).to_contain_text(re.compile("^New bodies are not captured"))
 
 
 def test_playground_translates_as_one_types_and_runs(console: ConsoleGateway, browser: Browser) -> None:

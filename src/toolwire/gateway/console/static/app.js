@@ -101,11 +101,11 @@ class App {
     if (!this.captureButton) return;
     const left = Math.max(0, (this.captureEndsAt - Date.now()) / 1000);
     const isOn = this.isCapturing;
-    this.captureButton.setAttribute('aria-pressed', String(isOn));
+    this.captureButton.classList.toggle('on', isOn);
     this.captureButton.disabled = this.capture === null;
     this.captureButton.title = this.capture === null ? 'The configuration captures the bodies of all exchanges'
       : isOn ? 'Stop capturing the bodies of exchanges' : 'Keep the bodies of the next exchanges in memory, for 15 minutes';
-    replace(this.captureButton, element('span', { class: 'record-dot', 'aria-hidden': true }), element('span', { class: 'capture-text' }, this.capture === null ? 'Capturing bodies' : isOn ? `Capturing bodies, ${left < 60 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`}` : 'Capture bodies'));
+    replace(this.captureButton, element('span', { class: 'record-dot', 'aria-hidden': true }), element('span', { class: 'capture-text' }, this.capture === null ? 'Capturing bodies' : isOn ? `Stop capturing, ${left < 60 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left` : 'Capture bodies'));
     if (left > 0) this.captureTimer = setTimeout(() => this.drawCapture(), left < 61 ? 1000 : 15_000);
     dispatchEvent(new Event('capture'));
   }

@@ -6,7 +6,7 @@ import { curlCommand, keyHeader } from './commands.js';
 import { button, copyText, element, icon, iconButton, replace } from './dom.js';
 import { lossChips, statusBadge } from './exchange_list.js';
 import { costText } from './exchange_text.js';
-import { formatCount, formatDateTime, formatDuration, protocolTitle } from './format.js';
+import { formatCount, formatDateTime, formatDuration, formatTime, protocolTitle } from './format.js';
 import { lossList } from './loss_list.js';
 import { buildTimeline } from './timeline.js';
 
@@ -222,10 +222,12 @@ export class ExchangeDetail {
     const { app } = this;
     if (!app.session.is_admin) return element('p', { class: 'faint' }, 'Ask an admin of this gateway to capture bodies.');
     if (app.isCapturing) {
-      const captured = [...app.store.rows.values()].findLast((row) => row.has_bodies && !row.is_open);
+      const candidates = [...app.store.rows.values()].filter((row) => row.has_bodies && !row.is_open);
+      const repeated = candidates.findLast((row) => this.isSameRequester(row));
+      const captured = repeated ?? candidates.at(-1);
       this.isWaiting ||= app.capture !== null && this.hasSwitchedOn;
       return [element('p', { class: 'waiting-line' }, element('span', { class: 'pulse', 'aria-hidden': true }), this.isWaiting ? `Send the request again: the next exchange of ${requestedModel(this.data.row)} opens here.` : 'Bodies of new exchanges are captured. Send the request again.'),
-        captured ? element('p', {}, element('a', { href: `#/exchanges/${encodeURIComponent(captured.id)}/${this.tab}` }, `Or open the latest captured exchange, of ${requestedModel(captured)}`)) : null,
+        captured ? element('p', {}, element('a', { href: `#/exchanges/${encodeURIComponent(captured.id)}/${this.tab}` }, `Or open ${repeated ? 'the latest captured exchange' : 'a captured exchange of another client or model'}: ${requestedModel(captured)}, ${protocolTitle(captured.client)}, at ${formatTime(captured.at)}`)) : null,
         this.tab === 'elsewhere' ? element('p', {}, element('a', { href: '#/playground' }, 'Or paste a request into the playground')) : null];
     }
     return [captureButton(app, () => { this.hasSwitchedOn = true; }), element('p', { class: 'faint' }, 'Bodies stay in the memory of the gateway. This page never shows keys.')];
@@ -233,8 +235,13 @@ export class ExchangeDetail {
 
   /** Return whether an exchange with bodies repeats the shown one, as the page asked the user to do. */
   awaits(row) {
+    return Boolean(this.isWaiting && row.has_bodies && !row.is_open && this.isSameRequester(row));
+  }
+
+  /** Return whether an exchange has the client protocol and the model of the shown one. */
+  isSameRequester(row) {
     const own = this.data?.row;
-    return Boolean(this.isWaiting && row.has_bodies && !row.is_open && row.client === own.client && row.client_model === own.client_model);
+    return row.client === own?.client && row.client_model === own?.client_model;
   }
 
   copyCurl() {

@@ -48,6 +48,7 @@ export class ExchangeStore extends EventTarget {
     this.waiting = [];
     this.isPaused = false;
     this.isComplete = false;
+    this.hasBodies = false;
     this.filter = { search: '', status: 'all', losses: 'all', provider: '' };
     this.sort = { key: 'time', descending: true };
     this.visible = [];
@@ -78,6 +79,7 @@ export class ExchangeStore extends EventTarget {
       row.number ??= 0;
       if (known) row.at = known.at; // rows do not jump when they finish
       this.rows.set(row.id, row);
+      this.hasBodies ||= Boolean(row.has_bodies);
     }
     while (this.rows.size > MAX_EXCHANGES) this.rows.delete(this.rows.keys().next().value);
     this.dispatchEvent(new CustomEvent('rows', { detail: rows }));

@@ -79,14 +79,20 @@ export class ExchangesView {
   drawNote(area, hasRows) {
     const { app } = this;
     area.hidden = !hasRows || !app.canCapture || app.isCapturing || app.hasDeclinedCapture;
-    if (area.hidden || area.childNodes.length) return;
-    replace(area, element('span', {}, 'Bodies are not captured. With them, you can compare requests, and see what another provider would be sent.'), captureButton(app),
+    if (area.hidden) return;
+    const text = `${app.store.hasBodies ? 'New bodies' : 'Bodies'} are not captured. With them, you can compare requests, and see what another provider would be sent.`;
+    if (area.firstChild?.textContent === text) return;
+    replace(area, element('span', {}, text), captureButton(app),
       iconButton('close', 'Not now', () => { app.hasDeclinedCapture = true; app.store.schedule(); }, { isCompact: true }));
   }
 
   drawEmpty(area, hasRows) {
     if (hasRows) {
-      replace(area, element('h2', {}, 'No exchange matches'), element('p', {}, 'Change the search or the filters.'),
+      const { search } = this.app.store.filter;
+      replace(area, element('h2', {}, 'No exchange matches'),
+        search.trim() ? element('p', {}, 'The texts of messages are not searched. The search finds what a row shows, ids and losses, for example ',
+          ['claude-sonnet', 'top_k', 'rate limit', 'status:4xx', this.app.store.rows.values().next().value.id].map((example, index) => [index ? ', ' : null, element('code', {}, example)]), '.') : null,
+        element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
       return;
     }
