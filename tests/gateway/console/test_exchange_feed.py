@@ -5,6 +5,8 @@ import json
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.console.console_client import open_console, settled
 from tests.support.assertions import non_empty
 from tests.support.gateway.in_process import journal_config, question_request, read_journal, run_async
@@ -24,6 +26,7 @@ from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 from toolwire.gateway.console.exchange_details import split_stream
 from toolwire.gateway.console.exchange_rows import MAX_LOSS_TEXTS, MAX_TEXT, describe_losses
 from toolwire.gateway.observability.access_log import RequestRecord
+from toolwire.gateway.observability.recorder import MAX_USER_AGENT
 from toolwire.gateway.server.auth import Principal
 
 SECRET = "secret-of-p0"
@@ -46,6 +49,25 @@ def test_row_describes_an_exchange_with_losses() -> None:
             assert 0 < row["first"] <= row["duration"]
             assert row["cost"] > 0
             assert not row.get("has_bodies")
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "program"),
+    [
+        ("claude-cli/2.1.0 (external, cli)", "claude-cli"),
+        ("<img src=x>", None),
+        ("a" * 5000, "a" * MAX_USER_AGENT),
+    ],
+)
+def test_row_names_the_program_of_the_client(user_agent: str, program: str | None) -> None:
+    async def work() -> None:
+        async with open_console() as console:
+            await console.send("POST", "/v1/messages", LOSSY, user_agent=user_agent)
+            async with console.feed() as feed:
+                (row,) = await feed.rows(1)
+            assert row.get("program") == program
 
     run_async(work())
 

@@ -1,5 +1,6 @@
 """Exchanges as rows of the console's list."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from toolwire.gateway.providers.price_book import PriceBook
 MAX_TEXT = 300
 MAX_LOSS_TEXTS = 16
 MAX_SEARCHED_LOSSES = 500
+_PRODUCT = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class LossCounts(Struct, omit_defaults=True):
@@ -32,6 +34,8 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
     path: str
     method: str = ""
     client: str = ""
+    program: str = ""
+    """First product of the client's `User-Agent`, such as `claude-cli`."""
     client_model: str = ""
     key: str = ""
     """Name of the key in `[keys]`."""
@@ -87,6 +91,7 @@ class RowBuilder:
             path=record.path[:MAX_TEXT],
             method=record.method,
             client=record.client,
+            program=_program(record.user_agent),
             client_model=record.client_model[:MAX_TEXT],
             key=self._key_names.get(exchange.tenant, ""),
             provider=record.provider,
@@ -111,6 +116,12 @@ class RowBuilder:
             row.losses = count_losses(exchange.losses)
             row.loss_texts = describe_losses(exchange.losses)
         return row
+
+
+def _program(user_agent: bytes) -> str:
+    """Return the name of the first product in a `User-Agent`; empty if there is none."""
+    product = _PRODUCT.match(user_agent)
+    return "" if product is None else product[0].decode()
 
 
 def count_losses(losses: list[Loss]) -> LossCounts:

@@ -57,6 +57,7 @@ class RequestRecord(Struct, kw_only=True):
     exception: Exception | None = None
     request_id: str = ""  # as the client sent it in `x-request-id`
     trace: str = ""  # id of the client's trace
+    user_agent: bytes = b""  # the beginning of `User-Agent`, for the console
 
     def as_json(self) -> dict[str, Any]:
         """Return the request as the members of a line of JSON; members without a value are left out."""

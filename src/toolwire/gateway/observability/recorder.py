@@ -39,6 +39,8 @@ from toolwire.upstream.transport import AnswerRecorder, Arrival
 if TYPE_CHECKING:
     from toolwire.gateway.console.exchange_buffer import ExchangeBuffer
 
+MAX_USER_AGENT = 40
+
 
 class ExchangeCapture(Struct, gc=False):
     """Data captured of an exchange under way."""
@@ -295,8 +297,10 @@ class RequestObserver(ExchangeObserver):
         recorder, exchanges = self.outputs.recorder, self.outputs.exchanges
         if recorder is not None:
             self.capture = recorder.start_capture(client_request, headers)
-        if exchanges is not None and exchanges.is_watched:
-            exchanges.start(self, client_request)
+        if exchanges is not None:
+            self.record.user_agent = headers.get(b"user-agent", b"")[:MAX_USER_AGENT]
+            if exchanges.is_watched:
+                exchanges.start(self, client_request)
 
     def on_backend(self, backend: Backend) -> None:
         """Set the backend of the log row."""

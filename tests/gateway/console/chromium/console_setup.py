@@ -34,6 +34,7 @@ WEATHER = {
         "required": ["city"],
     },
 }
+CLAUDE_AGENT, OPENAI_AGENT = "claude-cli/2.1.0 (external, cli)", "OpenAI/Python 2.8.0"
 SYSTEM = "You are a careful assistant of a travel agency.\nAnswer in one paragraph. Never guess a temperature."
 
 
@@ -126,22 +127,26 @@ def chat_request(model: str, text: str = "Hello", **fields: Any) -> dict[str, An
 def send_traffic(gateway: ConsoleGateway) -> None:
     """Send what a console of a busy day shows: several clients, streams, calls, errors and losses."""
     gateway.post(
-        "/v1/chat/completions", chat_request("anthropic/claude-sonnet-4-5", seed=7, logit_bias={"50256": -100})
+        "/v1/chat/completions",
+        chat_request("anthropic/claude-sonnet-4-5", seed=7, logit_bias={"50256": -100}),
+        user_agent=OPENAI_AGENT,
     )
-    gateway.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5"))
+    gateway.post("/v1/messages", claude_request("anthropic/claude-sonnet-4-5"), user_agent=CLAUDE_AGENT)
     gateway.post(
         "/v1/responses",
         {"model": "gemini/gemini-2.5-pro", "input": "Summarize the plot of Hamlet.", "truncation": "auto", "user": "u"},
+        user_agent="codex_cli_rs/0.60.0",
     )
-    gateway.post("/v1/messages", claude_request(stream=True))
-    gateway.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile", n=3))
-    gateway.post("/v1/chat/completions", chat_request("nowhere/gpt-9"))
+    gateway.post("/v1/messages", claude_request(stream=True), user_agent=CLAUDE_AGENT)
+    gateway.post("/v1/chat/completions", chat_request("groq/llama-3.3-70b-versatile", n=3), user_agent=OPENAI_AGENT)
+    gateway.post("/v1/chat/completions", chat_request("nowhere/gpt-9"), user_agent="curl/8.5.0")
     gateway.post(
         "/v1beta/models/anthropic/claude-opus-4-1:streamGenerateContent?alt=sse",
         {
             "contents": [{"role": "user", "parts": [{"text": "Write a long poem about the sea. " * 200}]}],
             "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
         },
+        user_agent="GeminiCLI/0.15.0",
     )
     conversation = claude_request(
         "gemini/gemini-2.5-pro",
@@ -169,7 +174,7 @@ def send_traffic(gateway: ConsoleGateway) -> None:
             },
         ],
     )
-    gateway.post("/v1/messages", conversation)
+    gateway.post("/v1/messages", conversation, user_agent=CLAUDE_AGENT)
 
 
 RUNS_FILE = "toolwire/runs.db"

@@ -38,6 +38,7 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
     send_traffic(console)
     page = console.open_page(browser)
     expect(page.locator(ROWS)).to_have_count(8)
+    expect(page.locator(f"{ROWS}[aria-rowindex='2'] .row-detail")).to_contain_text("claude-cli · anthropic → gemini")
     search = page.get_by_label("Search exchanges")
     for text, count in (
         ("groq", 3),
@@ -51,6 +52,7 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
         ("logit_bias", 1),
         ("warnings", 2),
         ("client:anthropic model:gemini", 1),
+        ("client:claude-cli", 3),
         ("no-such-text", 0),
     ):
         search.fill(text)

@@ -2,12 +2,12 @@
 
 import { formatCost, formatDuration, formatTime, formatTokens, plural } from './format.js';
 
-/** Describe an exchange: protocols, stream, calls and failovers. */
+/** Describe an exchange: the client's program, protocols, stream, calls and failovers. */
 export function describeExchange(row) {
   const calls = Object.values(row.calls ?? {}).reduce((sum, count) => sum + count, 0);
   const protocols = row.protocol && row.protocol !== row.client ? `${row.client} → ${row.protocol}` : row.client;
   return [
-    row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated', row.key && `key ${row.key}`,
+    row.program, row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated', row.key && `key ${row.key}`,
   ].filter(Boolean);
 }
 

@@ -90,7 +90,7 @@ export class ExchangesView {
     if (hasRows) {
       const { search } = this.app.store.filter;
       replace(area, element('h2', {}, 'No exchange matches'),
-        search.trim() ? element('p', {}, 'The texts of messages are not searched. The search finds what a row shows, ids and losses, for example ',
+        search.trim() ? element('p', {}, 'The texts of messages are not searched. The search finds models, programs, errors, lost fields and ids, for example ',
           ['claude-sonnet', 'top_k', 'rate limit', 'status:4xx', this.app.store.rows.values().next().value.id].map((example, index) => [index ? ', ' : null, element('code', {}, example)]), '.') : null,
         element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
