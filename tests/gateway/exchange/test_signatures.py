@@ -11,7 +11,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -424,7 +424,8 @@ def test_reasoning_is_put_back_before_the_text_that_it_preceded() -> None:
     hidden = Reasoning(hidden="omitted", signature=signature)
     call = ToolCall(id="toolu_1", name="look", arguments="{}")
     parts = (hidden, Text(text="Let me look."), call, replace(call, id="toolu_2"))
-    issued = IssuedSignatures(SqliteStateStore(IN_MEMORY, StoreLimits(ttl=1000, rows=1000, bytes=1_000_000)))
+    store = SqliteStateStore(IN_MEMORY, StoreLimits(ttl=1000, rows=1000, bytes=1_000_000))
+    issued = IssuedSignatures(store)
     observer = SignatureObserver(issued, "owner", "issuer", client_drops=True)
     message = Message(role="assistant", parts=parts)
     observer.observe_response(Response(origin="anthropic", candidates=(Candidate(index=0, messages=(message,)),)))
@@ -438,7 +439,8 @@ def test_reasoning_is_put_back_before_the_text_that_it_preceded() -> None:
         assert MessageScan().scan(restored.messages) == ([], ["EqQB"])
         assert await issued.restore_reasoning("another owner", sent, calls, wire_names) is sent
 
-    run_async(work())
+    with closing(store):
+        run_async(work())
 
 
 def test_scans_of_a_changed_conversation_equal_a_first_scan() -> None:
@@ -479,6 +481,7 @@ def test_store_is_not_read_for_calls_that_the_gateway_answered_itself(backend: s
             assert "tool_use" in [block["type"] for block in response["content"]]
             await send(gateway, "anthropic", next_request(body, response, "anthropic"), backend, stream=stream)
             assert store.requested == 0
+            store.close()
 
     run_async(work())
 
