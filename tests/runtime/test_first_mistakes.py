@@ -36,7 +36,7 @@ def weather(city: str) -> str:
 
 @tw.tool(read_only=True)
 def who(context: tw.ToolContext[User]) -> str:
-    """Who is asking."""
+    """The user of a run."""
     return context.deps.name
 
 

@@ -4,8 +4,6 @@ The type of an exception tells whether the sender's input or the requested targe
 """
 
 import re
-from itertools import compress
-from operator import attrgetter
 from typing import Literal
 
 from msgspec import Struct
@@ -38,10 +36,7 @@ class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 def counted_losses(losses: "list[Loss]") -> "list[Loss]":
     """Return the losses that logs, metrics and headers count: all but those of severity `info`."""
-    return list(compress(losses, map("info".__ne__, map(_severity, losses))))
-
-
-_severity = attrgetter("severity")
+    return [loss for loss in losses if loss.severity != "info"]
 
 
 ErrorKind = Literal[

@@ -6,8 +6,6 @@ from codecs import utf_8_decode
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from itertools import compress
-from operator import attrgetter
 from types import NoneType
 from typing import Any, Literal
 
@@ -236,10 +234,7 @@ def refused_losses(losses: list[Loss], *, strict: Strictness) -> list[Loss]:
     """Return the losses that this strictness refuses; dropped constraints (safety limits) are always among them."""
     if strict == "error":
         return [loss for loss in losses if loss.severity == "error"]
-    return counted_losses(losses) if strict else list(compress(losses, map(_constraint, losses)))
-
-
-_constraint = attrgetter("constraint")
+    return counted_losses(losses) if strict else [loss for loss in losses if loss.constraint]
 
 
 def get_codec(name: str) -> Codec:
