@@ -454,6 +454,15 @@ def test_page_fits_a_phone(console: ConsoleGateway, browser: Browser, tmp_path: 
         expect(page.locator(ROWS).first).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [759, 760, 999, 1000])
+def test_bar_fits_while_bodies_are_captured(console: ConsoleGateway, browser: Browser, width: int) -> None:
+    console.capture_bodies()
+    page = console.open_page(browser, "/", viewport={"width": width, "height": 600})
+    expect(page.get_by_role("button", name="Stop capturing")).to_be_visible()
+    expect(page.locator(".feed-state.live")).to_be_attached()
+    _assert_no_sideways_scrolling(page)
+
+
 def _assert_no_sideways_scrolling(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.getElementById('view').firstElementChild.scrollWidth <= innerWidth")
