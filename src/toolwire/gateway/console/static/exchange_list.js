@@ -57,8 +57,12 @@ export function routeLine(row) {
     answered && answered !== asked ? [element('span', { class: 'route-arrow', 'aria-hidden': true }, '→'), element('span', { class: 'route-answered' }, isSame ? row.provider : answered)] : null);
 }
 
-/** Build the values of the columns that a narrow list does not show. */
-const narrowFacts = (row) => [['time', formatTime(row.at)], ['total', row.is_open ? '' : formatDuration(row.duration)], ['cost', costText(row)]].filter(([, text]) => text).map(([name, text]) => element('span', { class: `fact-${name}` }, `${text} · `));
+/** Describe an exchange in the second line of its row. A narrow list shows there what it has no columns for, and cuts what comes last. */
+function rowDetail(row) {
+  const fact = (name, text) => (text ? element('span', { class: `fact-${name}` }, `${text} · `) : null);
+  const [program, ...rest] = describeExchange(row);
+  return [fact('time', formatTime(row.at)), program, rest.length ? ' · ' : null, fact('cost', costText(row)), fact('total', row.is_open ? '' : formatDuration(row.duration)), rest.join(' · ')];
+}
 
 export class ExchangeList {
   constructor(store, onOpen) {
@@ -209,7 +213,7 @@ export class ExchangeList {
 
   buildRow(row) {
     const loss = findLoss(row, this.store.filter.search);
-    const detail = loss ? element('span', { class: `row-loss ${loss.split(' ')[0]}` }, loss) : row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : [narrowFacts(row), describeExchange(row).join(' · ')];
+    const detail = loss ? element('span', { class: `row-loss ${loss.split(' ')[0]}` }, loss) : row.error && isFailed(row) ? element('span', { class: 'row-error' }, row.error) : rowDetail(row);
     const cell = (index, content, isNumber = false, title = null) => element('div', { class: `cell c${index} ${isNumber ? 'number' : ''}`, role: 'gridcell', title }, content);
     return element('div', { class: 'row', role: 'row', id: `row-${row.id}`, onclick: () => { this.select(row.id); this.onOpen(row.id); this.grid.focus({ preventScroll: true }); } },
       cell(0, formatTime(row.at), false, formatDateTime(row.at)),
