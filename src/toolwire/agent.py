@@ -43,7 +43,13 @@ from toolwire.runtime.run.hooks import Denied, Hooks
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.run.loop import Loop
 from toolwire.runtime.run.model_settings import SETTING_NAMES, ModelSettings, merge_settings
-from toolwire.runtime.run.option_checks import check_agent_options, check_deps, check_names, check_types, text_list
+from toolwire.runtime.run.option_checks import (
+    check_agent_options,
+    check_deps,
+    check_names,
+    check_types,
+    require_text_list,
+)
 from toolwire.runtime.run.output import OutputType
 from toolwire.runtime.run.prompt import Prompt, check_history, prompt_message
 from toolwire.runtime.run.recorded_run import ImageBudget
@@ -147,7 +153,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)
         self._model = model
-        self._fallbacks = text_list("fallbacks", fallbacks)
+        self._fallbacks = require_text_list("fallbacks", fallbacks)
         if self._fallbacks and not isinstance(model, str | None):
             raise TypeError("fallbacks need a model name: a Model has its own connection")
         self._deps_type = deps
@@ -167,8 +173,10 @@ class Agent(Generic[OutputT_co, DepsT]):
             model=merge_settings(settings),
             output=None if output is str else OutputType(output),
             output_retries=output_retries,
-            redactor=Redactor(text_list("secrets", secrets)),
-            deferred_tools=DeferredTools(search_above, always=text_list("always_offered", always_offered), embed=embed),
+            redactor=Redactor(require_text_list("secrets", secrets)),
+            deferred_tools=DeferredTools(
+                search_above, always=require_text_list("always_offered", always_offered), embed=embed
+            ),
             code=code,
         )
 

@@ -19,7 +19,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.wire.reader import decode_elements, decode_members
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error
-from toolwire.gateway.use_counts import UseCounts
+from toolwire.gateway.in_flight_counts import InFlightCounts
 from toolwire.upstream.provider import Provider
 
 
@@ -31,14 +31,14 @@ class Quota:
         noun: str,
         limit: int,
         share: int,
-        counts: UseCounts | None = None,
+        counts: InFlightCounts | None = None,
         publish: Callable[[int], None] | None = None,
     ) -> None:
         """Create a quota of `limit` uses, at most `share` per key; call `publish` with the uses in this worker."""
         self._noun = noun
         self._limit = limit
         self._share = share
-        self._counts = counts or UseCounts()
+        self._counts = counts or InFlightCounts()
         self._publish = publish
 
     @property
@@ -130,9 +130,9 @@ class BodyExecutor:
 class BodyBudget:
     """A limit on the bytes of all large request bodies that the workers hold at once (`limits.bodies`)."""
 
-    def __init__(self, limit: int, counts: UseCounts | None = None) -> None:
+    def __init__(self, limit: int, counts: InFlightCounts | None = None) -> None:
         self._limit = limit
-        self._counts = counts or UseCounts()
+        self._counts = counts or InFlightCounts()
 
     @property
     def used(self) -> int:

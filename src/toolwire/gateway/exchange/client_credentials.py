@@ -34,7 +34,7 @@ def read_credentials(
     return found
 
 
-def pass_credentials(
+def use_client_credentials(
     match: RouteMatch, credentials: Mapping[str, str], client: Codec, redactor: Redactor
 ) -> RouteMatch:
     """Return the match with the client's credentials as the keys of the providers that require them."""

@@ -20,7 +20,7 @@ from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.emulation.prompted_tools import RefusedTools, refuses_tools
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.breakers import Breakers
-from toolwire.gateway.exchange.client_credentials import pass_credentials
+from toolwire.gateway.exchange.client_credentials import use_client_credentials
 from toolwire.gateway.exchange.context_management import (
     ManagedContext,
     manage_context,
@@ -209,7 +209,7 @@ class Dispatcher:
         if route_match.is_default:
             observer.on_default_model(request.model or "")
         if services.router.credential_headers:
-            route_match = pass_credentials(
+            route_match = use_client_credentials(
                 route_match, client_request.credentials, client_request.codec, services.redactor
             )
         return Exchange(

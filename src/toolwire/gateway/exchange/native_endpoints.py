@@ -24,7 +24,7 @@ from toolwire.gateway.errors import (
     transport_api_error,
     transport_rejection,
 )
-from toolwire.gateway.exchange.client_credentials import pass_credentials
+from toolwire.gateway.exchange.client_credentials import use_client_credentials
 from toolwire.gateway.exchange.exchange import BufferedResponse, ExchangeObserver, ExchangeServices
 from toolwire.gateway.exchange.failover import BackendAttempt, order_backends, try_backends
 from toolwire.gateway.exchange.routing import Backend
@@ -205,7 +205,7 @@ async def dispatch_native(
     if route_match.is_default:
         observer.on_default_model(model or "")
     client = PROTOCOLS[endpoint.protocol]
-    route_match = pass_credentials(route_match, native_request.credentials, client, services.redactor)
+    route_match = use_client_credentials(route_match, native_request.credentials, client, services.redactor)
     backends = [backend for backend in route_match.backends if _has_endpoint(backend, endpoint)]
     if not backends:
         backend = route_match.backends[0]

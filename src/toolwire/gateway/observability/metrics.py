@@ -17,9 +17,9 @@ from functools import lru_cache
 from itertools import accumulate
 from zlib import crc32
 
+from toolwire.gateway.in_flight_counts import SharedInFlightCounts
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.server.auth import Principal
-from toolwire.gateway.use_counts import UseBoard
 from toolwire.journal.writer import JournalWriter
 
 LIMIT_LOSS_BYTES = 16 * 1024 * 1024
@@ -44,7 +44,7 @@ class Scoreboard:
         self._values = memoryview(mmap.mmap(-1, workers * _SAMPLES_PER_WORKER * 8)).cast("d")
         self._entry_memory = mmap.mmap(-1, workers * max(1, entries) * _ENTRY.size)
         self._loss_memory = mmap.mmap(-1, workers * max(_MIN_LOSS_BYTES, LIMIT_LOSS_BYTES // workers))
-        self.uses = UseBoard(workers)
+        self.uses = SharedInFlightCounts(workers)
 
     def counters(self, worker: int) -> "Counters":
         """Return the counters of one worker."""

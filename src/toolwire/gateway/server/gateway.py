@@ -13,6 +13,7 @@ from toolwire.gateway.console.console import build_console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
+from toolwire.gateway.in_flight_counts import InFlightCounts
 from toolwire.gateway.keys.accounting import Accounting
 from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.keys.ledger_file import open_ledger
@@ -28,7 +29,6 @@ from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store
-from toolwire.gateway.use_counts import UseCounts
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.models.model_lists import ModelLists
@@ -178,7 +178,7 @@ def _build_route_toolsets(
 
 
 def _open_state(
-    config: Config, authenticator: Authenticator, environment: Mapping[str, str], counts: UseCounts
+    config: Config, authenticator: Authenticator, environment: Mapping[str, str], counts: InFlightCounts
 ) -> ConversationState:
     """Open the store of responses and conversations."""
     streams = config.limits.streams

@@ -28,6 +28,7 @@ from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.losses import with_source_positions
 from toolwire.codec.memo import BoundedMemo
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.in_flight_counts import InFlightCounts
 from toolwire.gateway.limits import LARGE_BODY, MANY_OBJECTS, BodyExecutor, Quota, is_heavy_body
 from toolwire.gateway.state.adapters import (
     STATE_ADAPTERS,
@@ -41,7 +42,6 @@ from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJ
 from toolwire.gateway.state.signatures import IssuedSignatures
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
 from toolwire.gateway.state.withheld_turns import WithheldTurns
-from toolwire.gateway.use_counts import UseCounts
 
 HistoryMemo = BoundedMemo[tuple["ConnectionState", str], list[Raw]]
 """The histories of all WebSocket connections, by connection and channel."""
@@ -295,7 +295,7 @@ class ConversationState:
         max_bytes: int,
         key_quota: int | None = None,
         *,
-        counts: UseCounts | None = None,
+        counts: InFlightCounts | None = None,
     ) -> None:
         """Create the state; the limits are those of background responses, `key_quota` per key."""
         self.store = store

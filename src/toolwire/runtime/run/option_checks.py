@@ -57,7 +57,7 @@ def check_names(options: Mapping[str, object], function: Callable[..., object], 
         raise TypeError(f"unknown option {name!r}; {hint}")
 
 
-def text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
+def require_text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
     """Return the texts of an option as a tuple; raise `TypeError` for a string, which is a sequence of texts, too."""
     if isinstance(values, str):
         raise TypeError(f"{option} must be a list of texts, not one text")

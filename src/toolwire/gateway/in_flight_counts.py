@@ -1,6 +1,6 @@
-"""Counts of uses in progress, such as open streams, by key, in memory that all workers of a gateway share.
+"""Counts of what is in flight, such as open streams, by key, in memory that all workers of a gateway share.
 
-Each worker writes only to its own part, so there are no locks. A worker adds its use before it reads the counts of
+Each worker writes only to its own part, so there are no locks. A worker adds a use before it reads the counts of
 all, so that two workers can't both take the last place of a limit.
 """
 
@@ -21,19 +21,19 @@ _NO_KEY = bytes(16)
 _PART_SIZE = _TOTAL.size + _ROWS * _ROW.size
 
 
-class UseBoard:
+class SharedInFlightCounts:
     """The shared memory: one part for each kind and worker."""
 
     def __init__(self, workers: int = 1) -> None:
         self._workers = workers
         self._memory = mmap.mmap(-1, len(_KINDS) * workers * _PART_SIZE)
-        self._counts: dict[tuple[Kind, int], UseCounts] = {}
+        self._counts: dict[tuple[Kind, int], InFlightCounts] = {}
 
-    def counts(self, kind: Kind, worker: int) -> "UseCounts":
+    def counts(self, kind: Kind, worker: int) -> "InFlightCounts":
         """Return the counts of one kind for one worker to write; the same object each time."""
         if (known := self._counts.get((kind, worker))) is None:
             start = _KINDS.index(kind) * self._workers * _PART_SIZE
-            known = self._counts[kind, worker] = UseCounts(self._memory, start, worker, self._workers)
+            known = self._counts[kind, worker] = InFlightCounts(self._memory, start, worker, self._workers)
         return known
 
     def clear(self, worker: int) -> None:
@@ -43,7 +43,7 @@ class UseBoard:
             self._memory[start : start + _PART_SIZE] = bytes(_PART_SIZE)
 
 
-class UseCounts:
+class InFlightCounts:
     """The uses of one kind. A worker writes its own counts, and reads those of all workers."""
 
     def __init__(self, memory: mmap.mmap | None = None, start: int = 0, worker: int = 0, workers: int = 1) -> None:

@@ -3,13 +3,13 @@
 import pytest
 
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.in_flight_counts import SharedInFlightCounts
 from toolwire.gateway.limits import BodyBudget, Quota
-from toolwire.gateway.use_counts import UseBoard
 
 ALICE, BOB = "a" * 16, "b" * 16
 
 
-def quotas(board: UseBoard, limit: int, share: int, workers: int = 2) -> list[Quota]:
+def quotas(board: SharedInFlightCounts, limit: int, share: int, workers: int = 2) -> list[Quota]:
     return [Quota("streams", limit, share, board.counts("streams", worker)) for worker in range(workers)]
 
 
@@ -20,7 +20,7 @@ def refusal(quota: Quota, tenant: str) -> tuple[int | None, str]:
 
 
 def test_workers_share_a_limit() -> None:
-    first, second = quotas(UseBoard(2), limit=2, share=2)
+    first, second = quotas(SharedInFlightCounts(2), limit=2, share=2)
     first.acquire(ALICE)
     second.acquire(BOB)
     for quota in (first, second):
@@ -33,7 +33,7 @@ def test_workers_share_a_limit() -> None:
 
 @pytest.mark.parametrize("tenant", [ALICE, ""])
 def test_share_of_a_key_counts_in_all_workers(tenant: str) -> None:
-    first, second = quotas(UseBoard(2), limit=10, share=2)
+    first, second = quotas(SharedInFlightCounts(2), limit=10, share=2)
     first.acquire(tenant)
     second.acquire(tenant)
     for quota in (first, second):
@@ -46,7 +46,7 @@ def test_share_of_a_key_counts_in_all_workers(tenant: str) -> None:
 
 
 def test_kinds_are_counted_apart() -> None:
-    board = UseBoard(2)
+    board = SharedInFlightCounts(2)
     sockets = Quota("websockets", 1, 1, board.counts("websockets", 1))
     first, _ = quotas(board, limit=1, share=1)
     first.acquire(ALICE)
@@ -55,7 +55,7 @@ def test_kinds_are_counted_apart() -> None:
 
 
 def test_rows_of_keys_are_used_again() -> None:
-    first, second = quotas(UseBoard(2), limit=10_000, share=1)
+    first, second = quotas(SharedInFlightCounts(2), limit=10_000, share=1)
     for number in range(2000):
         tenant = f"{number:016x}"
         first.acquire(tenant)
@@ -65,7 +65,7 @@ def test_rows_of_keys_are_used_again() -> None:
 
 
 def test_uses_of_a_dead_worker_are_cleared() -> None:
-    board = UseBoard(2)
+    board = SharedInFlightCounts(2)
     first, second = quotas(board, limit=1, share=1)
     first.acquire(ALICE)
     board.clear(0)
@@ -73,7 +73,7 @@ def test_uses_of_a_dead_worker_are_cleared() -> None:
 
 
 def test_app_after_a_reload_continues_the_counts() -> None:
-    board = UseBoard(1)
+    board = SharedInFlightCounts(1)
     (before,) = quotas(board, limit=1, share=1, workers=1)
     before.acquire(ALICE)
     (after,) = quotas(board, limit=1, share=1, workers=1)
@@ -83,7 +83,7 @@ def test_app_after_a_reload_continues_the_counts() -> None:
 
 
 def test_bytes_of_bodies_are_limited_over_all_workers() -> None:
-    board = UseBoard(2)
+    board = SharedInFlightCounts(2)
     first, second = (BodyBudget(3_000_000, board.counts("bodies", worker)) for worker in range(2))
     reserved = first.reserve(0, 2_000_000)
     with pytest.raises(RequestRejected, match=r"limits\.bodies"):
