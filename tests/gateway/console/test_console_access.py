@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from contextlib import AsyncExitStack
 from datetime import date
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.gateway.console.console_client import ConsoleClient, open_console, se
 from tests.support.gateway.in_process import run_async
 from toolwire.gateway.config.sections import KeySection
 from toolwire.gateway.console import assets
+from toolwire.gateway.console.exchange_feed import MAX_PAGES, MAX_PAGES_OF_A_KEY
 from toolwire.gateway.console.session import SESSION_SECONDS, Viewer
 from toolwire.gateway.keys.client_key import ClientKey, hash_secret
 from toolwire.gateway.server.auth import Principal
@@ -218,6 +220,39 @@ def test_expired_key_cannot_sign_in(expires: str) -> None:
         async with open_console(named_keys(old=f"expires = {expires}")) as console:
             reply = await console.send("POST", "/console/api/session", {"key": "old"})
             assert reply.status == (401 if expires < "2026" else 200)
+
+    run_async(work())
+
+
+def test_no_key_can_take_the_pages_of_all() -> None:
+    async def work() -> None:
+        async with open_console(named_keys(first="", second="")) as console, AsyncExitStack() as stack:
+            first, second = await sign_in(console, "first"), await sign_in(console, "second")
+            feeds = []
+            for _ in range(MAX_PAGES_OF_A_KEY):
+                assert (await first.get("session")).json["feed_problem"] is None
+                feeds.append(await stack.enter_async_context(first.feed()))
+                await feeds[-1].batch()
+            refused = await first.open("GET", "/console/api/feed")
+            assert refused.status == 503
+            error = json.loads(await refused.read(1000))["error"]
+            assert error == (await first.get("session")).json["feed_problem"]
+            assert "8 pages are open with this key" in error
+            async with second.feed() as feed:
+                await feed.batch()
+
+    run_async(work())
+
+
+def test_pages_are_limited_without_keys() -> None:
+    async def work() -> None:
+        async with open_console() as console, AsyncExitStack() as stack:
+            feeds = [await stack.enter_async_context(console.feed()) for _ in range(MAX_PAGES)]
+            for feed in feeds:
+                await feed.batch()
+            refused = await console.open("GET", "/console/api/feed")
+            assert refused.status == 503
+            assert json.loads(await refused.read(1000)) == {"error": "too many pages are open"}
 
     run_async(work())
 

@@ -245,6 +245,7 @@ class Console:
                 "is_admin": viewer.is_admin,
                 "token": self._sessions.token(viewer),
                 "capture": self.buffer.capture_seconds,
+                "feed_problem": self._feed.open_page_problem(viewer),
                 "providers": [
                     {"name": provider.name, "protocol": provider.protocol, "model": provider.default_model}
                     for provider in self._router.providers.values()
@@ -256,8 +257,8 @@ class Console:
 
     async def _send_feed(self, request: AsgiRequest, viewer: Viewer, _: str) -> None:
         """Send the live feed."""
-        if self._feed.is_full:
-            raise ConsoleError(503, "too many pages are open")
+        if problem := self._feed.open_page_problem(viewer):
+            raise ConsoleError(503, problem)
         await request.receive_body(0)
         headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"), _NO_STORE]
         await request.start_response(200, [*headers, *SECURITY_HEADERS])

@@ -5,6 +5,7 @@ left the buffer meanwhile. `Last-Event-ID` holds all positions, and lets a page 
 """
 
 import time
+from collections import Counter
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +23,8 @@ MAX_ROWS = 125
 """Rows in one batch. Once a page has the exchanges from before it was opened, it gets one batch per interval."""
 
 PING_INTERVAL = 15.0
-MAX_WATCHERS = 32
+MAX_PAGES = 32
+MAX_PAGES_OF_A_KEY = 8
 _MAX_POSITIONS = 4096  # characters
 
 
@@ -63,20 +65,23 @@ class ExchangeFeed:
         self._redactor = redactor
         self._peers = peers
         self._worker = worker
-        self._watchers = 0
+        self._pages = Counter[str]()
+        """Open pages by the key of the viewer."""
         self.is_closed = False
         """Whether the server is stopping, so that open feeds must end."""
 
-    @property
-    def is_full(self) -> bool:
-        """Return whether no further page may be open."""
-        return self._watchers >= MAX_WATCHERS
+    def open_page_problem(self, viewer: Viewer) -> str | None:
+        """Return why the viewer may not open another page; None if nothing prevents it."""
+        tenant = viewer.principal.tenant
+        if tenant and self._pages[tenant] >= MAX_PAGES_OF_A_KEY:
+            return f"{MAX_PAGES_OF_A_KEY} pages are open with this key: close one of them"
+        return "too many pages are open" if self._pages.total() >= MAX_PAGES else None
 
     async def send(self, request: AsgiRequest, viewer: Viewer) -> None:
         """Send batches until the page is closed or the server stops."""
         positions = read_positions(request.header("last-event-id"))
         position = read_position(positions.get(self._worker, ""), self._buffer.id)
-        self._watchers += 1
+        self._pages[viewer.principal.tenant] += 1
         self._buffer.watch()
         try:
             await request.write_body(b"retry: 1000\n\n", more_body=True)
@@ -98,7 +103,7 @@ class ExchangeFeed:
                         await request.pause(INTERVAL)
             await request.write_body(b"")
         finally:
-            self._watchers -= 1
+            self._pages[viewer.principal.tenant] -= 1
             self._buffer.unwatch()
 
     async def next_batch(self, viewer: Viewer, position: FeedPosition, *, is_first: bool) -> bytes | None:

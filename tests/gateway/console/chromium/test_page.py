@@ -119,15 +119,15 @@ def test_page_in_the_cache_of_the_browser_holds_no_connection(
     with serve_app(other_site) as url:
         page = console.open_page(caching_browser)
         expect(page.locator(".feed-state.live")).to_be_attached()
-        assert feed._watchers == 1
+        assert feed._pages.total() == 1
         page.evaluate("addEventListener('pageshow', event => { window.isRestored = event.persisted; })")
         page.goto(url)
-        wait_until(lambda: feed._watchers == 0)
+        wait_until(lambda: feed._pages.total() == 0)
         console.post("/v1/messages", claude_request())
         page.go_back(wait_until="commit")  # a restored page does not load again
         expect(page.locator(ROWS)).to_have_count(1)
         assert page.evaluate("window.isRestored") is True
-        assert feed._watchers == 1
+        assert feed._pages.total() == 1
 
 
 def test_page_reconnects_after_a_restart(browser: Browser, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ export class Feed {
           onSignedOut();
           return;
         }
+        if (session.feed_problem) this.onState('lost', session.feed_problem);
       } catch { /* not reachable: try again */ }
       this.timer = setTimeout(() => this.open(), 2000);
     };

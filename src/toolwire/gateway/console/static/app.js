@@ -49,7 +49,7 @@ class App {
     this.buildBar();
     this.setCapture(this.session.capture);
     this.feed?.close();
-    this.feed = new Feed((batch) => this.onBatch(batch), (state) => this.setFeedState(state));
+    this.feed = new Feed((batch) => this.onBatch(batch), (state, problem) => this.setFeedState(state, problem));
     await this.route();
   }
 
@@ -73,11 +73,11 @@ class App {
     this.applyTheme(this.readTheme());
   }
 
-  setFeedState(state) {
+  setFeedState(state, problem) {
     this.feedState = state;
     if (!this.state) return;
     this.state.className = `feed-state ${state}`;
-    replace(this.state, element('span', { class: 'feed-dot', 'aria-hidden': true }), element('span', { class: 'feed-text' }, state === 'live' ? 'Live' : state === 'lost' ? 'Reconnecting' : 'Connecting'));
+    replace(this.state, element('span', { class: 'feed-dot', 'aria-hidden': true }), element('span', { class: 'feed-text' }, state === 'live' ? 'Live' : state === 'lost' ? problem ?? 'Reconnecting' : 'Connecting'));
   }
 
   /** Show for how long bodies are captured; null means always. */
