@@ -88,6 +88,11 @@ class LossReport:
         """Report a field that the target receives in another form."""
         self._entries.append(("approximated", path, field, reason, None, False, severity))
 
+    def retract_approximated(self, path: SourcePath, field: str) -> None:
+        """Remove the approximations of a field that is then sent in yet another form, or not at all."""
+        reported = ("approximated", path, field)
+        self._entries = [entry for entry in self._entries if entry[:3] != reported]
+
     def added(
         self, path: SourcePath, field: str, target: str, reason: str, *, severity: Severity | None = None
     ) -> None:

@@ -78,9 +78,36 @@ def test_disabled_thinking_uses_the_switch_of_the_host() -> None:
     assert losses
 
 
-def test_thinking_budget_goes_to_the_field_of_the_host() -> None:
-    body, _ = from_anthropic("dashscope", "qwen-plus", thinking={"type": "enabled", "budget_tokens": 2000})
-    assert (body["enable_thinking"], body["thinking_budget"]) == (True, 2000)
+@pytest.mark.parametrize(
+    ("host", "model", "sent", "losses"),
+    [
+        ("openai", "gpt-5.5", {"reasoning_effort": "low"}, [("approximated", "sent as effort low")]),
+        ("groq", "openai/gpt-oss-120b", {"reasoning_effort": "low"}, [("approximated", "sent as effort low")]),
+        (
+            "mistral",
+            "mistral-small-2603",
+            {"reasoning_effort": "high"},
+            [("approximated", "mistral rejects the effort low; sent as high")],
+        ),
+        (
+            "groq",
+            "llama-3.3-70b-versatile",
+            {},
+            [("dropped", "groq rejects an effort for llama-3.3-70b-versatile")],
+        ),
+        ("dashscope", "qwen-plus", {"enable_thinking": True, "thinking_budget": 2000}, []),
+    ],
+)
+def test_thinking_budget_has_one_loss_that_says_what_is_sent(
+    host: str, model: str, sent: Body, losses: list[tuple[str, str]]
+) -> None:
+    """What was derived from the budget may not fit the host either; only the outcome is reported."""
+    body = {"model": model, "max_tokens": 9999, "messages": [USER_MESSAGE]}
+    body["thinking"] = {"type": "enabled", "budget_tokens": 2000}
+    translation = tw.translate(body, "anthropic", "openai-chat", host=host)
+    assert {name: value for name, value in translation.value.items() if "thinking" in name or "effort" in name} == sent
+    assert [(loss.kind, loss.reason) for loss in translation.losses if loss.path.startswith("/thinking")] == losses
+    assert not [loss for loss in translation.losses if loss.path == "/output_config/effort"]
 
 
 def test_models_that_think_only_in_streams_are_told_not_to() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool
+from toolwire.canonical.tools import FreeformTool, FunctionTool, Thinking
 from toolwire.codec.encoding.media import media_summary
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
@@ -159,6 +159,15 @@ def nearest_effort(effort: str, words: tuple[str, ...]) -> str:
         return next(word for word in reversed(words))
     rank, high = EFFORTS.index(effort), EFFORTS.index("high")
     return min(ranked, key=lambda word: (abs(EFFORTS.index(word) - rank), abs(EFFORTS.index(word) - high)))
+
+
+def report_fitted_effort(thinking: Thinking | None, plan: EncodingPlan, reason: str, *, is_sent: bool) -> None:
+    """Report what the host gets of an effort, in place of what was reported when the effort was derived."""
+    field = "effort"
+    if thinking is not None and thinking.effort is None:
+        field = "enabled" if thinking.budget_tokens is None else "budget_tokens"
+    plan.report.retract_approximated(("thinking",), field)
+    (plan.report.approximated if is_sent else plan.report.dropped)(("thinking",), field, reason)
 
 
 USER_PATTERN = r".{0,64}"

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import UNSET
 
 from toolwire.canonical.request import Request
+from toolwire.canonical.tools import Thinking
 from toolwire.codec.encoding.hosts import (
     FieldLocations,
     choice_rule,
@@ -13,6 +14,7 @@ from toolwire.codec.encoding.hosts import (
     fit_fields,
     nearest_effort,
     replace_media,
+    report_fitted_effort,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import leading_system_count
@@ -44,7 +46,7 @@ def fit_body(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None
     if isinstance(choice := body.get("tool_choice"), ChoiceShape):
         _fit_choice(choice, body, plan)
     if isinstance(settings := body.get("output_config"), SettingsShape):
-        _fit_effort(settings, plan)
+        _fit_effort(request.thinking, settings, plan)
     metadata = body.get("metadata")
     if isinstance(metadata, MetadataShape) and isinstance(metadata.user_id, str):
         metadata.user_id = encode_user(metadata.user_id, plan.report, host.fields.user_pattern)
@@ -89,7 +91,7 @@ def _is_thinking(body: dict[str, Any], plan: EncodingPlan) -> bool:
     return matches_model(plan.target.host.thinking.default_on, plan.target.model or str(body.get("model", "")))
 
 
-def _fit_effort(settings: SettingsShape, plan: EncodingPlan) -> None:
+def _fit_effort(thinking: Thinking | None, settings: SettingsShape, plan: EncodingPlan) -> None:
     """Replace `output_config.effort` by the nearest word that the host knows."""
     host, effort = plan.target.host, settings.effort
     rule = rule_for(host.thinking.efforts, plan.target.model or "")
@@ -98,10 +100,11 @@ def _fit_effort(settings: SettingsShape, plan: EncodingPlan) -> None:
         return
     if not words:
         settings.effort = UNSET
-        plan.report.dropped(("thinking",), "effort", f"{host.rejects('an effort')} for {plan.target.model}")
+        reason = f"{host.rejects('an effort')} for {plan.target.model}"
+        report_fitted_effort(thinking, plan, reason, is_sent=False)
         return
     if plan.same_protocol:
         return
     settings.effort = nearest_effort(effort, words)
     reason = f"{host.rejects(f'the effort {effort}')}; sent as {settings.effort}"
-    plan.report.approximated(("thinking",), "effort", reason)
+    report_fitted_effort(thinking, plan, reason, is_sent=True)

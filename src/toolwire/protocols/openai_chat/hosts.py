@@ -12,7 +12,13 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Thinking, ToolChoice
-from toolwire.codec.encoding.hosts import SYSTEM_ROLES, FieldLocations, choice_rule, nearest_effort
+from toolwire.codec.encoding.hosts import (
+    SYSTEM_ROLES,
+    FieldLocations,
+    choice_rule,
+    nearest_effort,
+    report_fitted_effort,
+)
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import EMPTY_TEXT, LocatedPart, Turn, leading_system_count
 from toolwire.codec.hosts.openai import OPENAI
@@ -194,20 +200,23 @@ def fit_thinking(thinking: Thinking | None, body: dict[str, Any], plan: Encoding
     facts = host.thinking
     if isinstance(body.get("reasoning_effort"), str):
         rule = rule_for(facts.efforts, model)
-        _fit_effort(body, () if rule is None else rule.words, plan)
+        _fit_effort(thinking, body, () if rule is None else rule.words, plan)
     elif thinking is not None and thinking.enabled and not plan.same_protocol:
         _switch_thinking(body, plan, on=True)
     if body.get("enable_thinking") is False:
         return
     if thinking is not None and thinking.budget_tokens is not None and facts.budget_field is not None:
         body[facts.budget_field] = thinking.budget_tokens
+        plan.report.retract_approximated(("thinking",), "budget_tokens")
+        if facts.switch is not None and matches_model(facts.switch.models, model):
+            body[facts.switch.field] = True  # a budget counts only beside it
     stream = plan.target.stream or (plan.target.stream is None and plan.request is not None and plan.request.stream)
     if not stream and matches_model(facts.stream_only, model):
         body["enable_thinking"] = False
         plan.report.added((), "", "/enable_thinking", host.rejects(f"thinking of {model} unless it is streamed"))
 
 
-def _fit_effort(body: dict[str, Any], words: tuple[str, ...], plan: EncodingPlan) -> None:
+def _fit_effort(thinking: Thinking | None, body: dict[str, Any], words: tuple[str, ...], plan: EncodingPlan) -> None:
     """Replace `reasoning_effort` by the nearest word of host and model, by a switch, or by nothing."""
     host, effort = plan.target.host, body["reasoning_effort"]
     if effort in words or (plan.same_protocol and not host.thinking.efforts):
@@ -216,14 +225,17 @@ def _fit_effort(body: dict[str, Any], words: tuple[str, ...], plan: EncodingPlan
         del body["reasoning_effort"]
         if _switch_thinking(body, plan, on=effort != "none"):
             if effort != "none":
-                plan.report.approximated(("thinking",), "effort", f"{host.lacks('levels of effort')}; thinking enabled")
+                reason = f"{host.lacks('levels of effort')}; thinking enabled"
+                report_fitted_effort(thinking, plan, reason, is_sent=True)
             return
         if not words or plan.same_protocol:
-            plan.report.dropped(("thinking",), "effort", f"{host.rejects('an effort')} for {plan.target.model}")
+            reason = f"{host.rejects('an effort')} for {plan.target.model}"
+            report_fitted_effort(thinking, plan, reason, is_sent=False)
             return
     nearest = nearest_effort(effort, words)
     body["reasoning_effort"] = nearest
-    plan.report.approximated(("thinking",), "effort", f"{host.rejects(f'the effort {effort}')}; sent as {nearest}")
+    reason = f"{host.rejects(f'the effort {effort}')}; sent as {nearest}"
+    report_fitted_effort(thinking, plan, reason, is_sent=True)
 
 
 def _switch_thinking(body: dict[str, Any], plan: EncodingPlan, *, on: bool) -> bool:

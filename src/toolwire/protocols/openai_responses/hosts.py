@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Reasoning, ReasoningText
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, NativeTool
+from toolwire.canonical.tools import FreeformTool, NativeTool, Thinking
 from toolwire.codec.encoding.hosted_tools import accepts_native, choosable_tools, report_missing_native
 from toolwire.codec.encoding.hosts import (
     SYSTEM_ROLES,
@@ -18,6 +18,7 @@ from toolwire.codec.encoding.hosts import (
     fit_fields,
     nearest_effort,
     replace_media,
+    report_fitted_effort,
 )
 from toolwire.codec.encoding.tools import freeform_description, freeform_schema
 from toolwire.codec.encoding.turns import Turn, leading_system_count
@@ -125,7 +126,7 @@ def fit_body(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
         _drop_tool_items(body, plan)
     if not host.messages.late_system:
         _join_leading_system(request, body, plan)
-    _fit_effort(body, plan)
+    _fit_effort(request.thinking, body, plan)
     if body.get("tool_choice") not in (None, UNSET):
         _fit_choice(body, plan)
     text = body.get("text")
@@ -248,7 +249,7 @@ def _name(tool: Any) -> Any:
     return tool.get("name") if isinstance(tool, dict) else getattr(tool, "name", None)
 
 
-def _fit_effort(body: dict[str, Any], plan: ItemPlan) -> None:
+def _fit_effort(thinking: Thinking | None, body: dict[str, Any], plan: ItemPlan) -> None:
     """Replace the effort by the nearest word of host and model, or remove it."""
     host, reasoning = plan.target.host, body.get("reasoning")
     # With members that have no canonical counterpart, it is a plain object.
@@ -260,11 +261,12 @@ def _fit_effort(body: dict[str, Any], plan: ItemPlan) -> None:
         return
     if not words:
         del body["reasoning"]
-        plan.report.dropped(("thinking",), "effort", f"{host.rejects('an effort')} for {model}")
+        report_fitted_effort(thinking, plan, f"{host.rejects('an effort')} for {model}", is_sent=False)
         return
     nearest = nearest_effort(effort, words)
     if isinstance(reasoning, dict):
         reasoning["effort"] = nearest
     elif isinstance(reasoning, ReasoningShape):
         reasoning.effort = nearest
-    plan.report.approximated(("thinking",), "effort", f"{host.rejects(f'the effort {effort}')}; sent as {nearest}")
+    reason = f"{host.rejects(f'the effort {effort}')}; sent as {nearest}"
+    report_fitted_effort(thinking, plan, reason, is_sent=True)
