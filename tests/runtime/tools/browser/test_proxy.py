@@ -26,11 +26,15 @@ class Server:
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.received.append(b"")
         index = len(self.received) - 1
-        self.received[index] += await reader.readuntil(b"\r\n\r\n")
-        writer.write(self.answer)
-        while piece := await reader.read(1000):
-            self.received[index] += piece
-        writer.close()
+        try:
+            self.received[index] += await reader.readuntil(b"\r\n\r\n")
+            writer.write(self.answer)
+            while piece := await reader.read(1000):
+                self.received[index] += piece
+        except asyncio.IncompleteReadError:
+            pass  # the proxy had connected before its client left
+        finally:
+            writer.close()
 
 
 def exchange(
