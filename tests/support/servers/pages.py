@@ -14,16 +14,16 @@ class PageServer:
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        self.request_heads.append(head)
-        response = self.pages.get(head.split(" ")[1], b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.request_heads.append(head)
+            response = self.pages.get(head.split(" ")[1], b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             if isinstance(response, bytes):
                 writer.write(response.replace(b"{port}", str(self.port).encode()))
                 await writer.drain()
             else:
                 await response(head, writer)
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
