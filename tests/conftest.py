@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import collection
 from tests.support.clock import Clock
 from tests.support.postgres import PostgresServer, run_postgres
+from tests.support.watchdog import Watchdog
 
 # Deadlines of single examples, and the health check for slow draws, would fail on a busy machine.
 settings.register_profile("toolwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +36,10 @@ os.environ["XDG_CONFIG_HOME"] = f"{_FOLDER.name}/config"
 os.environ["XDG_STATE_HOME"] = f"{_FOLDER.name}/state"
 for variable in ("TOOLWIRE_CONFIG", "TOOLWIRE_MODEL"):
     os.environ.pop(variable, None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watchdog())
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,8 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, UpstreamResponse, request_head
 
-# The client never times out first: the timeouts under test are the gateway's. `faulthandler_timeout` in pyproject.toml
-# ends a test that hangs.
+# The client never times out first: the timeouts under test are the gateway's. `tests/support/watchdog.py` ends
+# a test that hangs.
 NO_TIMEOUT = 1e9
 QUESTION_FIELDS: dict[str, Any] = {
     "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
