@@ -83,5 +83,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    gc.collect()
+    gc.freeze()  # pytest collects garbage five times at its end
+
+
 def pytest_unconfigure() -> None:
     _FOLDER.cleanup()

@@ -27,6 +27,7 @@ from typing import IO, Any, Self
 
 from tests.support.deadlines import DEADLINE
 from tests.support.paths import ROOT
+from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
 
 MAIN_PROGRAM = "from toolwire.cli import main; main()"
 MODULES = [
@@ -325,5 +326,6 @@ def _exit_with(code: int) -> None:
 
 
 if __name__ == "__main__":
+    compile_marks()  # each gateway does it at its start
     _preload(MODULES)
     _serve(socket.socket(fileno=int(sys.argv[1])))
