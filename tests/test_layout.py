@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from tests.support.assertions import non_empty
 from tests.support.paths import ROOT
 from toolwire.protocols import PROTOCOLS
 
@@ -56,14 +57,19 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
-def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= LONGEST_FILE
-    lengths = {
-        function.name: (function.end_lineno or 0) - function.lineno + 1 for function in functions(ast.parse(text))
-    }
-    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+def test_files_and_functions_are_short() -> None:
+    long_files, long_functions = [], []
+    for path in non_empty(sorted(SOURCES.rglob("*.py"))):
+        text = path.read_text(encoding="utf-8")
+        name = str(path.relative_to(SOURCES))
+        if text.count("\n") > LONGEST_FILE:
+            long_files.append(name)
+        for function in functions(ast.parse(text)):
+            length = (function.end_lineno or 0) - function.lineno + 1
+            if length > LONGEST_FUNCTION:
+                long_functions.append(f"{name}: {function.name} has {length} lines")
+    assert long_files == []
+    assert long_functions == []
 
 
 def test_warnings_are_errors_in_our_code_only() -> None:

@@ -132,9 +132,13 @@ FREE_TEXT_PROTOCOLS = (CHAT, RESPONSES)
 NOTE = "[image of the result of read_file, call rf_img_1: see the next user message]"
 
 
-@pytest.mark.parametrize("target", ALL_PROTOCOLS)
 @pytest.mark.parametrize("example", WIRE_EXAMPLES, ids=example_id)
-def test_an_example_survives_translation_and_back(example: Example, target: str) -> None:
+def test_an_example_survives_translation_and_back(example: Example) -> None:
+    for target in ALL_PROTOCOLS:
+        assert_survives(example, target)
+
+
+def assert_survives(example: Example, target: str) -> None:
     expected = summarize(example.protocol, example.wire, example.wire_body)
     translated = translate_example(example, example.wire_body, example.protocol, target)
     arrived = summarize(target, example.wire, translated)
@@ -204,9 +208,13 @@ def test_a_fragment_decodes_without_its_envelope(example: Example) -> None:
 TRANSLATED_FRAGMENTS = [example for example in BARE_BODIES if example.kind != "tools"]
 
 
-@pytest.mark.parametrize("target", ALL_PROTOCOLS)
 @pytest.mark.parametrize("example", TRANSLATED_FRAGMENTS, ids=example_id)
-def test_a_fragment_without_its_envelope_is_translated(example: Example, target: str) -> None:
+def test_a_fragment_without_its_envelope_is_translated(example: Example) -> None:
+    for target in ALL_PROTOCOLS:
+        assert_fragment_is_translated(example, target)
+
+
+def assert_fragment_is_translated(example: Example, target: str) -> None:
     translated = translated_body(example.fragment, example.protocol, target, example.wire)
     calls, expected = tool_calls_in(target, translated), tool_calls_in(example.protocol, example.body)
     if example.protocol == OLLAMA:
