@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +31,16 @@ _FOLDER = TemporaryDirectory(prefix="toolwire-tests-", ignore_cleanup_errors=Tru
 _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
 _AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
+
+# A database waits for the disk at each commit. Files in memory outlive the processes that tests kill, too. They are used
+# if there is room for them, and if programs can be run from there (which few containers allow).
+_MEMORY = Path("/dev/shm")
+if (
+    os.access(_MEMORY, os.W_OK)
+    and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+    and shutil.disk_usage(_MEMORY).free > 1 << 30
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Not the configuration and the files of the person who runs the tests.
 os.environ["XDG_CONFIG_HOME"] = f"{_FOLDER.name}/config"
