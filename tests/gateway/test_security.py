@@ -81,6 +81,40 @@ def test_request_without_a_key_gets_a_protocol_error_and_is_not_sent(protocol: s
     run_async(work())
 
 
+KEY_HEADERS = {
+    "anthropic": "`authorization: Bearer KEY` (ANTHROPIC_AUTH_TOKEN)",
+    "openai-chat": "`authorization: Bearer KEY` (OPENAI_API_KEY)",
+    "openai-responses": "`authorization: Bearer KEY` (OPENAI_API_KEY)",
+    "gemini": "`x-goog-api-key: KEY` (GEMINI_API_KEY)",
+    "gemini-interactions": "`x-goog-api-key: KEY` (GEMINI_API_KEY)",
+    "ollama": "`authorization: Bearer KEY` (OLLAMA_API_KEY)",
+    "openrouter": "`authorization: Bearer KEY` (OPENROUTER_API_KEY)",
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_rejection_of_a_key_says_how_to_send_one_and_nothing_about_the_keys(protocol: str) -> None:
+    async def read_messages(config: str) -> list[str]:
+        async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=config) as gateway:
+            answers = [await gateway.send_question(protocol, authorization=f"Bearer {key}") for key in ("", "wrong")]
+            return [decode_error(protocol, 401, await answer.read(10_000)).message for answer in answers]
+
+    async def work() -> None:
+        missing, invalid = await read_messages(SERVER_KEY_CONFIG)
+        assert missing.startswith("missing API key: ")
+        assert invalid.startswith("invalid API key: ")
+        for message in (missing, invalid):
+            assert f"in the header {KEY_HEADERS[protocol]}; " in message
+            assert "`toolwire keys create NAME`" in message
+            # Claude Code would replace it by "Please run /login".
+            assert "x-api-key" not in message
+        # The same for any set of keys.
+        named = f'[keys.alice]\nhash = "sha256:{"0" * 64}"\nexpires = 2020-01-01\n'
+        assert await read_messages(named) == [missing, invalid]
+
+    run_async(work())
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -110,5 +110,5 @@ def locked() -> Iterator[GatewaySetup]:
 @buffered_and_streamed
 def test_invalid_key_is_raised_by_every_sdk(locked: GatewaySetup, client: str, stream: bool) -> None:
     error = raised_by(client, locked.base_url, routed_model("anthropic"), "Hi", stream=stream, status=401)
-    assert "missing or invalid API key" in str(error)
+    assert "API key: this gateway needs one of its own keys" in str(error)
     assert locked.upstream.exchanges == []

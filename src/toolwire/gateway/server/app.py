@@ -34,7 +34,7 @@ from toolwire.gateway.observability.access_log import RequestRecord, encode_loss
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
 from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelList
-from toolwire.gateway.server.auth import Authenticator, Principal
+from toolwire.gateway.server.auth import Authenticator, Principal, key_rejection
 from toolwire.gateway.server.dry_run import serve_dry_run
 from toolwire.gateway.server.request import (
     DisconnectMonitor,
@@ -283,9 +283,10 @@ class App:
             return
         if (reason := self._authenticator.rejection_reason(http_request.headers)) is not None:
             raise RequestRejected(ApiError(kind="permission", message=reason, status=403))
-        principal = self._authenticator.authenticate(http_request.headers, http_request.scope["query_string"])
+        query = http_request.scope["query_string"]
+        principal = self._authenticator.authenticate(http_request.headers, query)
         if principal is None:
-            raise RequestRejected(ApiError(kind="authentication", message="missing or invalid API key", status=401))
+            raise key_rejection(codec, http_request.headers, query)
         http_request.observer.principal = principal
         path, is_post = http_request.path, http_request.scope["method"] == "POST"
         native_endpoint = NATIVE_ENDPOINTS.get(path)

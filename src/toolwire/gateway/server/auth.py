@@ -8,11 +8,25 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from toolwire.canonical.errors import ApiError
+from toolwire.codec.interface import Codec
+from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.keys.client_key import ClientKey, hash_secret
 
 _LIMIT_HOST = 300  # a name of 253 characters, brackets and a port
 _LIMIT_ALLOWED_HOSTS = 256
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+# The variable from which the clients of a protocol read their key. Anthropic's is the one that is sent as a bearer
+# token: Claude Code hides a message that contains "x-api-key", and asks the user to log in.
+_KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_AUTH_TOKEN",
+    "openai-chat": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "gemini-interactions": "GEMINI_API_KEY",
+    "ollama": "OLLAMA_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
 
 
 class Principal(Struct, frozen=True):
@@ -127,6 +141,18 @@ class Authenticator:
         if len(self._allowed_hosts) < _LIMIT_ALLOWED_HOSTS and len(host_header) <= _LIMIT_HOST:
             self._allowed_hosts.add(host_header)
         return None
+
+
+def key_rejection(codec: Codec, headers: dict[bytes, bytes], query: bytes) -> RequestRejected:
+    """Return the error for a caller without a valid key, with the header in which clients of the protocol send it."""
+    problem = "invalid" if any(_presented_keys(headers, query)) else "missing"
+    header = "authorization: Bearer KEY" if codec.name == "anthropic" else ": ".join(codec.surface.auth_header("KEY"))
+    variable = f" ({_KEY_VARIABLES[codec.name]})" if codec.name in _KEY_VARIABLES else ""
+    message = (
+        f"{problem} API key: this gateway needs one of its own keys, not a provider's, in the header `{header}`"
+        f"{variable}; its operator creates one with `toolwire keys create NAME`"
+    )
+    return RequestRejected(ApiError(kind="authentication", message=message, status=401))
 
 
 def _presented_keys(headers: dict[bytes, bytes], query: bytes) -> list[bytes]:

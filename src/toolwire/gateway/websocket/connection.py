@@ -33,7 +33,7 @@ from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import Observability, RequestObserver
-from toolwire.gateway.server.auth import Authenticator, Principal
+from toolwire.gateway.server.auth import Authenticator, Principal, key_rejection
 from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryMemo
 from toolwire.gateway.websocket.steering import NextTurn, Steer, SteeringQueue
 from toolwire.protocols import PROTOCOLS
@@ -110,7 +110,7 @@ class ResponsesWebSocket:
         except RequestRejected as rejection:
             return rejection.error
         if principal is None:
-            return ApiError(kind="authentication", message="missing or invalid API key", status=401)
+            return key_rejection(_RESPONSES, headers, scope["query_string"]).error
         if not self._limits.sockets:
             # Clients that get this status retry over HTTP.
             return ApiError(kind="invalid_request", message="WebSockets are disabled: use POST", status=426)

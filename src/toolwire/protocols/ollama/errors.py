@@ -58,7 +58,9 @@ def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -
 
 
 def _error_kind(message: str, status: int | None) -> ErrorKind:
-    """Derive the error kind from the message, or else from the HTTP status."""
+    """Derive the error kind from the message, or else from the HTTP status, but that of a rejected key first."""
+    if status == 401:
+        return "authentication"
     for pattern, kind in _MESSAGE_KINDS:
         if pattern.search(message):
             return kind
