@@ -187,6 +187,33 @@ def test_replay_without_provider_uses_the_simulator(tmp_path: Path) -> None:
     assert "now  200 anthropic -> gemini/m (gemini)" in result.output
 
 
+def test_replay_of_a_websocket_request_says_what_is_missing(tmp_path: Path) -> None:
+    """Such a request has only the new items; the others were in the connection, which is gone."""
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
+    one = make_record(1, body=1)
+    assert one.bodies is not None
+    body = {"model": "m", "input": "and now?", "store": False, "previous_response_id": "resp_gone", "stream": True}
+    one.bodies.request = json.dumps(body).encode()
+    one.client, one.path, one.provider, one.model = "openai-responses", "/v1/responses", "anthropic", "m"
+    one.protocol = "anthropic"
+    store.add(make_batch([one]))
+    store.close()
+    (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
+    result = journal(tmp_path, "replay", "ex_1")
+    assert result.exit_code == 2, result.output
+    assert "ex_1 can't be replayed: it continues resp_gone, which is not stored. On a websocket" in result.output
+    assert "limits.sockets = 0" in result.output
+
+
+def test_export_names_a_file_that_exists(base_url: str, tmp_path: Path) -> None:
+    record(tmp_path, base_url, "anthropic")
+    target = tmp_path / "bug.zip"
+    target.touch()
+    result = journal(tmp_path, "export", "last", "-o", str(target))
+    assert result.exit_code == 2
+    assert f"{target} exists: remove it, or name another file" in result.output
+
+
 def test_export_writes_a_private_bundle(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", stream=True)
     record(tmp_path, base_url, "gemini")

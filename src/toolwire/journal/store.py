@@ -228,6 +228,8 @@ def write_private_file(path: Path, data: bytes) -> None:
     """Write a new file with mode 0600; raise `JournalError` if it exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise JournalError(f"{path} exists: remove it, or name another file") from None
     except OSError as error:
         raise JournalError(f"{path}: {os_error_reason(error)}") from None
     with os.fdopen(descriptor, "wb") as file:

@@ -91,7 +91,21 @@ async def replay_exchange(config: Config, environment: Mapping[str, str], record
             app.close()
     if journal.record is None:
         raise JournalError(f"{record.id} can't be replayed: {record.path} is not a model endpoint")
+    _check_continuation(record, journal.record)
     return journal.record
+
+
+def _check_continuation(record: Record, replayed: Record) -> None:
+    """Raise `JournalError` if the replay was not sent because what the request continues is not stored."""
+    if record.bodies is None or not record.protocol or replayed.protocol:
+        return
+    continuation = PROTOCOLS[record.client].decode_request(record.bodies.request, record.route).continuation
+    previous = None if continuation is None else continuation.id
+    if previous is not None and previous in replayed.error:
+        raise JournalError(
+            f"{record.id} can't be replayed: it continues {previous}, which is not stored. On a websocket, clients such"
+            " as Codex send only what is new; with limits.sockets = 0 they send complete requests"
+        )
 
 
 def _fixed_router(router: Router, record: Record, target: str | None) -> FixedRouter:
