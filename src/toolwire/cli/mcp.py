@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from toolwire.cli.groups import CommandGroup
 from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.output.run_output import truncate_line
 from toolwire.cli.output.terminal import Column, Style, Table, json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_mcp_servers
 from toolwire.installation import require_extra
@@ -56,7 +57,7 @@ def command() -> None:
 
 @command.command("list")
 @config_option
-@click.option("--tools/--no-tools", "tools", default=True, help="Also list their tools.")
+@click.option("--tools/--no-tools", "tools", default=True, help="List their tools, too. Default: --tools.")
 @json_option()
 def list_servers(config_path: Path | None, *, tools: bool, as_json: bool) -> None:
     """Connect to every server and list its tools.
@@ -131,20 +132,20 @@ def _print_server(report: _ServerReport, *, tools: bool) -> None:
     if tools and report.tools:
         table = Table(Column("  tool"), Column("description", is_flexible=True))
         table.print_rows(
-            (("  " + tool.name, "accent"), " ".join(tool.description.split())[:_MAX_DESCRIPTION])
-            for tool in report.tools
+            (("  " + tool.name, "accent"), truncate_line(tool.description, _MAX_DESCRIPTION)) for tool in report.tools
         )
 
 
 @command.command("call")
 @click.argument("server", shell_complete=complete_mcp_servers)
 @click.argument("tool")
-@click.argument("arguments", default="{}", metavar="JSON")
+@click.argument("arguments", default="{}", metavar="[JSON]")
 @config_option
 def call(server: str, tool: str, arguments: str, config_path: Path | None) -> None:
     """Call a tool directly, without approval.
 
-    TOOL is a tool of SERVER, JSON its arguments. The result is written to stdout. Exit code 1: the call failed.
+    TOOL is a tool of SERVER, JSON its arguments; by default, none. The result is written to stdout. Exit code 1: the
+    call failed.
 
     \b
     Examples:
@@ -199,6 +200,7 @@ def _print_output(output: "ToolOutput") -> None:
     "--workspace",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path(),
+    metavar="DIR",
     help="Folder the built-in tools work in. Default: this one.",
 )
 @click.option("--servers-only", is_flag=True, help="Do not serve the built-in tools.")
@@ -413,10 +415,13 @@ def logout(server: str, config_path: Path | None) -> None:
       toolwire mcp logout tracker
     """
     with report_bad_input(), require_extra("mcp", "MCP"):
+        from toolwire.codec.suggestions import unknown_name
         from toolwire.runtime.mcp.oauth import TokenFile
 
-        settings = _load_config(config_path).mcp.servers.get(server)
-        cleared = settings is not None and TokenFile(_token_folder(), server, settings.url or "").clear()
+        servers = _load_config(config_path).mcp.servers
+        if (settings := servers.get(server)) is None:
+            raise BadInput(unknown_name("MCP server", server, servers))
+        cleared = TokenFile(_token_folder(), server, settings.url or "").clear()
         click.echo(f"{server}: {'signed out' if cleared else 'no tokens stored'}")
 
 

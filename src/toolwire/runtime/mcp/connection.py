@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import mcp_types as types
 from mcp import MCPError
 from mcp.client import IncomingMessage
@@ -279,4 +280,8 @@ def describe_error(error: BaseException) -> str:
         hint = " (put its arguments into `args`)" if " " in str(error.filename) else ""
         return f"command not found: {error.filename}{hint}"
     text = " ".join(str(error).split())
+    if isinstance(error, httpx2.ConnectError):
+        # Without path and query, which may hold a key.
+        origin = error.request.url.copy_with(path="/", query=None, userinfo=b"")
+        return f"can't connect to {origin} ({text})"[:300]
     return text[:300] if text else type(error).__name__
