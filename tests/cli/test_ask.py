@@ -188,7 +188,7 @@ def test_reached_limit_is_exit_code_1(tmp_path: Path) -> None:
     write_script(tmp_path, *(calls_turn(shell_call(f"echo {number}")) for number in range(3)))
     done = run_toolwire(tmp_path, "ask", "go on", "--yes", "--max-turns", "2")
     assert done.code == 1
-    assert "turns (the limit of 2 turns was reached): 2 turns, 2 calls, " in done.err
+    assert "turn limit (the limit of 2 turns was reached): 2 turns, 2 calls, " in done.err
     assert f"continue with: toolwire runs resume {done.run}\n" in done.err
 
 

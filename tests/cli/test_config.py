@@ -38,7 +38,7 @@ def test_init_writes_the_providers_of_the_environment_without_their_keys(folder:
     keys = {"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET}
     result = run(folder, "init", **keys, **NO_OLLAMA)
     assert result.exit_code == 0, result.output
-    assert "  anthropic           ANTHROPIC_API_KEY\n" in result.output
+    assert "  anthropic    ANTHROPIC_API_KEY\n  openai       OPENAI_API_KEY\n" in result.output
     assert "no Ollama answers at http://127.0.0.1:9 (connection refused)" in result.output
     text = Path("toolwire.toml").read_text()
     assert SECRET not in text
@@ -163,7 +163,7 @@ def test_trust_accepts_folders_and_refuses_other_files(folder: Path) -> None:
     assert "only a toolwire.toml needs trust" in run(folder, "config", "trust", "other.toml").output
     Path("toolwire.toml").write_text("[provders.x]\n")
     result = run(folder, "config", "trust")
-    assert 'Warning: toolwire.toml:1:2: unknown table [provders] (did you mean "providers"?)' in result.output
+    assert 'warning: toolwire.toml:1:2: unknown table [provders] (did you mean "providers"?)' in result.output
     Path("toolwire.toml").write_text("[limits]\n")
     assert run(folder, "config", "trust").output == "toolwire.toml: needs no trust\n"
 

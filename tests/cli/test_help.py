@@ -82,5 +82,12 @@ def parse_example(example: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])
+def test_options_are_described_in_one_style(name: str) -> None:
+    """Values have names, and defaults are sentences; ranges are left to the errors."""
+    text = show_help(*name.split())
+    assert re.findall(r"\[default: |x>=|<=x|--[\w-]+ (?:TEXT|INTEGER|FLOAT|PATH|FILENAME|DIRECTORY)\b", text) == []
+
+
+@pytest.mark.parametrize("name", ["", *NAMES])
 def test_lines_fit_80_columns(name: str) -> None:
     assert [line for line in show_help(*name.split()).splitlines() if len(line) > 80] == []

@@ -98,7 +98,7 @@ def test_feature_not_supported_by_the_source() -> None:
     ("arguments", "message"),
     [
         (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
-        (["xyzzy"], "unknown feature 'xyzzy': 'toolwire protocols --from P' lists them"),
+        (["xyzzy"], "unknown feature 'xyzzy': `toolwire protocols --from P` lists them"),
         (
             ["--from", "antropic"],
             "unknown protocol 'antropic' (did you mean \"anthropic\"?); expected one of anthropic, ",

@@ -8,19 +8,22 @@ import re
 import struct
 import subprocess
 import termios
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import DEADLINE
-from tests.support.runtime.cli_process import cli_environment, run_toolwire
+from tests.support.runtime.cli_process import TERMINAL_PROGRAM, cli_environment, open_terminal, run_toolwire
 from tests.support.runtime.fork_server import start_forked
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.errors import Loss
-from toolwire.cli.output.terminal import _COLORS, shorten, text_width
+from toolwire.cli.output.run_output import format_seconds
+from toolwire.cli.output.terminal import _COLORS, format_dollars, shorten, text_width, wrap_text
 from toolwire.journal.records import Bodies
 from toolwire.journal.store import open_record_store
 
+NARROW = "import os; os.environ['COLUMNS'] = '60'; "
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -128,6 +131,71 @@ def test_status_and_losses_are_colored_by_severity(folder: Path) -> None:
     assert f"{red}1E 1W" in lines[2]
 
 
+def test_rejected_request_shows_its_reason_before_the_client(tmp_path: Path) -> None:
+    store = open_record_store(tmp_path / "journal.db", max_age_days=1e6, max_bytes=1_000_000)
+    rejected, failed = make_record(1), make_record(2)
+    for record in (rejected, failed):
+        record.client, record.error, record.status = "anthropic", "no such thing", 502
+    rejected.protocol, rejected.provider, rejected.model = "", "", ""
+    failed.protocol, failed.provider, failed.model = "gemini", "up", "m"
+    store.add(make_batch([rejected, failed]))
+    store.close()
+    tail = ("journal", "tail", "--journal", "journal.db")
+    first, second = (_ANSI.sub("", line) for line in run_in_terminal(tmp_path, 120, *tail)[1:])
+    assert first.endswith("  no such thing <- anthropic")
+    assert second.endswith("  up/m <- anthropic: no such thing")
+
+
+def test_reasoning_is_set_apart_from_the_answer(tmp_path: Path) -> None:
+    turn = {"thinking": "I had better look.", "text": "Here you are."}
+    (tmp_path / "turns.json").write_text(json.dumps({"turns": [turn]}))
+    config = "[simulator]\nscript = 'turns.json'\n"
+    (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
+    output = "\n".join(run_in_terminal(tmp_path, 80, "ask", "hello", "--no-tools", "--thinking", "low", err=True))
+    muted, _ = _COLORS["muted"]
+    assert re.search(rf"\x1b\[3;38;5;{muted}m[^\x1b]*look", output)
+    assert not re.search(rf"{muted}m[^\x1b]*Here", output)
+
+
+def test_notes_of_a_run_are_wrapped_with_an_indent(tmp_path: Path) -> None:
+    server = "a-server-with-a-long-name-that-does-not-fit"
+    (tmp_path / "toolwire.toml").write_text(f"[mcp.servers.{server}]\ncommand = 'no-such-program'\n", encoding="utf-8")
+    lines = run_in_terminal(tmp_path, 60, "ask", "hello", err=True)
+    texts = [_ANSI.sub("", line) for line in lines]
+    start = next(index for index, text in enumerate(texts) if text.startswith("toolwire: warning: MCP server"))
+    assert texts[start + 1].startswith("  ")
+    assert " ".join(" ".join(texts[start : start + 3]).split()).endswith("command not found: no-such-program")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_commands_to_copy_are_not_broken(columns: int, tmp_path: Path) -> None:
+    call = {"name": "run_shell_command", "arguments": {"command": "true"}}
+    (tmp_path / "turns.json").write_text(json.dumps({"turns": [{"calls": [call]}]}))
+    config = "[simulator]\nscript = 'turns.json'\n[tools]\nsandbox = false\n"
+    (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
+    run_toolwire(tmp_path, "ask", "go", "--later")
+    lines = [_ANSI.sub("", line) for line in run_in_terminal(tmp_path, columns, "runs", "show", "last")]
+    assert re.fullmatch(r"waiting: toolwire runs resume run_\w+ --approve \S+", lines[-1])
+
+
+def test_commands_of_the_gateway_are_not_broken(tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text("[server]\nkeys = ['a-key-of-the-gateway']\n", encoding="utf-8")
+    with open_terminal(tmp_path, "serve", "--port", "0", program=f"{NARROW}{TERMINAL_PROGRAM}") as terminal:
+        notes = terminal.read_until("or let toolwire configure it")
+        assert re.search(r"\n  ANTHROPIC_BASE_URL=\S+ ANTHROPIC_AUTH_TOKEN=\S+ claude\n", notes)
+        assert "simulator,\n    which answers to any model name" in notes
+        with urllib.request.urlopen(f"{re.findall(r'http://[0-9.:]+', notes)[0]}/livez", timeout=DEADLINE):
+            terminal.type_text("\x03")  # it handles signals as soon as it answers
+        code, rest = terminal.wait()
+        assert (code, rest.partition("^C")[2]) == (0, "\n")
+
+
+def test_follower_shows_the_duration_of_the_run(folder: Path) -> None:
+    run = json.loads(run_toolwire(folder, "runs", "show", "last", "--json").out)
+    seconds = max(turn["finished"] for turn in run["turns"]) - run["at"]
+    assert run_toolwire(folder, "runs", "follow", "last").err.endswith(f", {format_seconds(seconds)}\n")
+
+
 def test_pipe_gets_complete_plain_lines(folder: Path) -> None:
     for arguments in LISTINGS:
         done = run_toolwire(folder, *arguments)
@@ -145,7 +213,8 @@ def test_no_color_and_force_color_are_respected(folder: Path) -> None:
     assert "\x1b[38;5;" in run_toolwire(folder, "runs", "list", FORCE_COLOR="1").out
     assert "\x1b" not in run_toolwire(folder, "runs", "list", FORCE_COLOR="0").out
     assert "\x1b" not in run_toolwire(folder, "runs", "list", FORCE_COLOR="1", NO_COLOR="1").out
-    basic = run_in_terminal(folder, 80, "runs", "list", TERM="xterm", COLORTERM="")
+    assert any("\x1b[38;5;" in line for line in run_in_terminal(folder, 80, "runs", "list", TERM="xterm", COLORTERM=""))
+    basic = run_in_terminal(folder, 80, "runs", "list", TERM="ansi", COLORTERM="")
     assert any("\x1b[32m" in line for line in basic)
     assert not any("38;5" in line for line in basic)
 
@@ -155,7 +224,15 @@ def test_beginning_of_an_id_finds_the_exchange(folder: Path) -> None:
     assert run_toolwire(folder, "journal", "show", "ex_00000000").err.startswith("Error: more than one exchange begins")
 
 
-@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255)], ids=["dark", "light"])
+BACKGROUNDS = {
+    "dark": (0, 0, 0),
+    "light": (255, 255, 255),
+    "solarized-dark": (0x00, 0x2B, 0x36),
+    "solarized-light": (0xFD, 0xF6, 0xE3),
+}
+
+
+@pytest.mark.parametrize("background", BACKGROUNDS.values(), ids=BACKGROUNDS)
 def test_colors_are_readable_on_light_and_dark_terminals(background: tuple[int, int, int]) -> None:
     for style, (color, _) in _COLORS.items():
         assert contrast(xterm_color(color), background) >= 3.5, style
@@ -179,6 +256,28 @@ def luminance(color: tuple[int, int, int]) -> float:
     levels = (level / 255 for level in color)
     red, green, blue = (level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4 for level in levels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("run it with `toolwire serve`, now", ["run it with", "  `toolwire serve`,", "  now"]),
+        ("an `unclosed one is text as any", ["an `unclosed one is", "  text as any"]),
+        ("a `span that is longer than a line` here", ["a `span that is", "  longer than a line`", "  here"]),
+        ("hash = 0123456789012345678 and", ["hash =", " 0123456789012345678", "  and"]),
+        ("hash = 01234567890123456789012 and", ["hash =", "01234567890123456789012", "  and"]),
+    ],
+)
+def test_lines_break_at_words_but_not_in_commands(text: str, lines: list[str]) -> None:
+    assert wrap_text(text, 21 if "`" in text else 20, 2).split("\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("dollars", "text"),
+    [(0, "$0.0000"), (0.00001, "<$0.0001"), (0.00006, "$0.0001"), (1234.5, "$1,234.5000")],
+)
+def test_small_amounts_are_not_shown_as_nothing(dollars: float, text: str) -> None:
+    assert format_dollars(dollars) == text
 
 
 @pytest.mark.parametrize(

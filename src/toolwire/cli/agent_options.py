@@ -109,6 +109,23 @@ def uses_simulator(config: Config) -> bool:
     return not configured_providers(config)
 
 
+def replaced_model_note(name: str | None, config: Config) -> str | None:
+    """Return a note that the default model answers in place of a model that no provider has; None if it does not."""
+    from toolwire.gateway.errors import RouteNotFound
+    from toolwire.gateway.exchange.routing import Router
+
+    if not name or uses_simulator(config):
+        return None
+    try:
+        match = Router(configured_providers(config), config.routes, config.default_model, config.aliases).route(name)
+    except RouteNotFound:
+        return None  # opening the model reports it
+    if not match.is_default:
+        return None
+    backend = match.backends[0]
+    return f"no provider has the model {name!r}: default_model answers, {backend.provider.name}/{backend.model}"
+
+
 def original_config(job: AgentJob, config: Config) -> Config:
     """Read the configuration file that the run was started with, which has to be trusted unless it was named."""
     if job.config is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, config_option, default_model, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -44,7 +44,14 @@ EFFORTS = ("minimal", "low", "medium", "high")
 @click.option("--later", is_flag=True, help="Without a terminal, postpone approvals instead of denying.")
 @click.option("--allow", multiple=True, metavar="RULE", help="Calls to run unasked: TOOL or TOOL(ARG=PATTERN).")
 @click.option("--deny", multiple=True, metavar="RULE", help="Calls that never run.")
-@click.option("--max-turns", type=click.IntRange(1), default=50, metavar="N", help="Limit of model turns. Default: 50.")
+@click.option(
+    "--max-turns",
+    cls=NumberOption,
+    type=click.IntRange(1),
+    default=50,
+    metavar="N",
+    help="Limit of model turns. Default: 50.",
+)
 @click.option("--thinking", type=click.Choice(EFFORTS), help="Thinking effort of the model.")
 @click.option("--code", is_flag=True, help="Let the model write programs that call the tools.")
 @click.option("--no-tools", is_flag=True, help="Answer without tools.")
@@ -100,6 +107,7 @@ def _run_ask(
         ask_queue,
         build_agent,
         open_runs,
+        replaced_model_note,
         require_browser,
         uses_simulator,
     )
@@ -129,6 +137,8 @@ def _run_ask(
     job = replace(job, model=default_model(job.model))
     if uses_simulator(config):
         output.write_note(SIMULATED_NOTE)
+    if note := replaced_model_note(job.model, config):
+        output.write_note(note)
     if job.tools:
         config = apply_sandbox_flag(config, output.write_note, no_sandbox=no_sandbox)
     prompt_text = _append_stdin(prompt, output.write_note)

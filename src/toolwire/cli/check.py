@@ -17,8 +17,8 @@ _LEVEL_STYLES: dict[str, Style] = {"error": "problem", "warning": "warning"}
 def command(name: str, *, as_json: bool) -> None:
     """Check whether a provider would reject the request on stdin, without sending it.
 
-    Prints one finding per line: level, rule, path, and the provider's message. Exits with 1 if the request would be
-    rejected. Otherwise prints "ok", after any warnings, and exits with 0.
+    Prints one finding per line: level, rule, path, and the provider's message; and "ok" if the request would not be
+    rejected. Exit code 1: it would be rejected.
 
     \b
     Examples:

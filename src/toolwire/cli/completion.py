@@ -3,16 +3,16 @@
 import click
 from click.shell_completion import get_completion_class
 
-from toolwire.cli.inputs import BadInput
+from toolwire.cli.inputs import BadInput, NameChoice
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_TOOLWIRE_COMPLETE"
 
 
 @click.command("completion", short_help="Print the completion script of a shell.")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=NameChoice(SHELLS), metavar="SHELL")
 def command(shell: str) -> None:
-    """Print the script that completes toolwire's commands, options and values in SHELL.
+    """Print the script that completes toolwire's commands, options and values in SHELL: bash, zsh or fish.
 
     Values are completed too: protocols, agents, hosts, providers, and the ids of runs and recorded exchanges. In zsh,
     the line `fpath+=~/.zfunc` must stand before `compinit` in ~/.zshrc.

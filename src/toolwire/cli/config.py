@@ -148,14 +148,17 @@ def trust(file: Path, *, revoke: bool) -> None:
     try:
         parse_config(text, os.environ, str(file))
     except ConfigError as error:
-        print_line(("Warning:", "warning"), f" {error}", err=True)
+        print_line(("warning:", "warning"), f" {error}", err=True)
 
 
 @command.command("schema", short_help="Print the JSON Schema of the files.")
 def schema() -> None:
     """Print the JSON Schema of the files, for completion and checks in an editor.
 
-    Editors with Taplo use it if the first line of toolwire.toml is: #:schema ./toolwire.schema.json
+    Editors with Taplo use it if the first line of toolwire.toml names it:
+
+    \b
+      #:schema ./toolwire.schema.json
 
     \b
     Examples:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
 from toolwire.cli.output.terminal import Style, json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_providers
 
@@ -21,7 +21,12 @@ _STATUS_WIDTH = 9
 @click.command("doctor", short_help="Check the gateway's configuration, keys and providers.")
 @config_option
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Timeout per provider. Default: 5."
+    "--timeout",
+    cls=NumberOption,
+    type=click.FloatRange(min=0.1),
+    default=5,
+    metavar="SECONDS",
+    help="Timeout per provider. Default: 5.",
 )
 @click.option(
     "--probe",

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -111,8 +112,15 @@ def _describe_error(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError):
         return message
+    if isinstance(error, click.NoSuchOption):
+        from toolwire.codec.suggestions import suggest
+
+        suggestion = suggest(error.option_name, error.possibilities or ())
+        message = f"unknown option {error.option_name!r}{suggestion and f' ({suggestion})'}"
     message = f"{message[:1].lower()}{message[1:]}".rstrip(".")
     message = message.replace("a valid integer range", "an integer").replace("a valid float range", "a number")
+    message = re.sub(r"is not in the range (\S+?)<=x<=(\S+)", r"is not between \1 and \2", message)
+    message = re.sub(r"is not in the range x>=(\S+)", r"is less than \1", message)
     return message if error.ctx is None else f"{message} (see `{error.ctx.command_path} --help`)"
 
 

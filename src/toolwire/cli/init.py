@@ -45,8 +45,9 @@ def command(*, user: bool, force: bool) -> None:
     for note in silent:
         print_line(note, err=True)
     print_line(f"wrote {path}")
+    width = max(map(len, providers), default=0)
     for name, provider in providers.items():
-        print_line(f"  {name:19} {KEY_VARIABLES[name] if provider.api_key else provider.base_url}")
+        print_line(f"  {name:{width}}  {KEY_VARIABLES[name] if provider.api_key else provider.base_url}")
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
         print_line(f"no provider found: edit the file, or use --force after setting one of {names}", indent=2)

@@ -23,6 +23,14 @@ class BadInput(click.ClickException):
         super().__init__(" ".join(message.split()))
 
 
+class NumberOption(click.Option):
+    """An option with a number, whose range is stated by the error of a number outside, not by the help text."""
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return what the help text states besides the description."""
+        return {name: value for name, value in super().get_help_extra(ctx).items() if name != "range"}
+
+
 class NameChoice(click.Choice[str]):
     """A choice whose error suggests the nearest names."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolwire.cli.groups import CommandGroup
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
 from toolwire.cli.output.exchange_report import ExchangeList, print_record, print_replay, replay_as_json
 from toolwire.cli.output.terminal import json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_exchanges, complete_providers
@@ -58,7 +58,13 @@ _ID_ARGUMENT = click.argument("id", metavar="ID", shell_complete=complete_exchan
 
 @command.command("tail")
 @click.option(
-    "-n", "--lines", type=click.IntRange(0), default=20, metavar="N", help="Number of exchanges. Default: 20."
+    "-n",
+    "--lines",
+    cls=NumberOption,
+    type=click.IntRange(0),
+    default=20,
+    metavar="N",
+    help="Number of exchanges. Default: 20.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Print new exchanges until Ctrl-C.")
 @json_option("Print one JSON object per line, without bodies.")

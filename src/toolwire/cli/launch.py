@@ -77,7 +77,7 @@ class LaunchCommand(click.Command):
     shell_complete=complete_models,
     help="For titles and other small tasks. Default: --model.",
 )
-@click.option("--protocol", "protocol", metavar="PROTOCOL", help="For agents that support several protocols.")
+@click.option("--protocol", "protocol", metavar="P", help="For agents that support several protocols.")
 @click.option("--new-gateway", is_flag=True, help="Start a gateway for this agent, even if one is running.")
 @config_option
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
 from toolwire.cli.output.terminal import Column, Table, json_option, print_json, print_line, show_progress
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 @click.argument("provider", required=False, metavar="[PROVIDER]")
 @config_option
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=5, metavar="SECONDS", help="Per provider. Default: 5."
+    "--timeout",
+    cls=NumberOption,
+    type=click.FloatRange(min=0.1),
+    default=5,
+    metavar="SECONDS",
+    help="Per provider. Default: 5.",
 )
 @json_option("Print all names as JSON, with all facts that are known.")
 def command(provider: str | None, config_path: Path | None, timeout: float, *, as_json: bool) -> None:

@@ -114,7 +114,7 @@ def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, di
 
     names = [name for features in matrix.features.values() for name in features]
     similar = get_close_matches(feature, names, n=3, cutoff=0.5) or [name for name in names if feature in name][:3]
-    hint = f"did you mean {' or '.join(similar)}?" if similar else "'toolwire protocols --from P' lists them"
+    hint = f"did you mean {' or '.join(similar)}?" if similar else "`toolwire protocols --from P` lists them"
     raise BadInput(f"unknown feature {feature!r}: {hint}")
 
 
@@ -133,7 +133,7 @@ def _print_overview(matrix: SupportMatrix) -> None:
     ]
     _print_matrix("from", matrix.protocols, rows)
     print_line()
-    print_line("'toolwire protocols --from P --to P' lists every feature of a pair; see --help for more.")
+    print_line("`toolwire protocols --from P --to P` lists every feature of a pair; see --help for more.")
 
 
 def _arrival_ratio(matrix: SupportMatrix, source: str, target: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolwire.cli.groups import CommandGroup
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
 from toolwire.cli.output.terminal import json_option, print_json, print_line
 from toolwire.cli.values import complete_runs
 
@@ -46,7 +46,15 @@ def _journal_options(function: _Command) -> _Command:
 
 
 @command.command("list")
-@click.option("-n", "--lines", type=click.IntRange(1), default=20, metavar="N", help="Number of runs. Default: 20.")
+@click.option(
+    "-n",
+    "--lines",
+    cls=NumberOption,
+    type=click.IntRange(1),
+    default=20,
+    metavar="N",
+    help="Number of runs. Default: 20.",
+)
 @click.option("--workspace", type=_FOLDER, metavar="DIR", help="Only runs in this folder.")
 @json_option("Print one JSON object per line.")
 @_journal_options
@@ -112,7 +120,13 @@ def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None
 @click.option("--deny", multiple=True, metavar="CALL", help="Deny this call, which is waiting for approval.")
 @click.option("--yes", is_flag=True, help="Approve every call. Denied calls stay denied.")
 @click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your permissions.")
-@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Limit of model turns. Default: the run's.")
+@click.option(
+    "--max-turns",
+    cls=NumberOption,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Limit of model turns. Default: the run's.",
+)
 @json_option("Write events as JSON lines to stdout.")
 @_journal_options
 def resume(*, run: str, as_json: bool, journal: Path | None, config_path: Path | None, **options: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolwire.cli.inputs import config_option, default_model, report_bad_input
+from toolwire.cli.inputs import NumberOption, config_option, default_model, report_bad_input
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 @click.command("serve", short_help="Run the gateway.")
 @config_option
-@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
+@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs keys.")
+@click.option(
+    "--port", cls=NumberOption, type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port."
+)
 @click.option(
     "--model",
     metavar="PROVIDER/MODEL",
@@ -29,7 +31,14 @@ if TYPE_CHECKING:
 @click.option("--record", is_flag=True, help="Record exchanges for `toolwire journal`.")
 @click.option("--record-bodies", is_flag=True, help="Record bodies, too: of the client's and the provider's messages.")
 @click.option("--attached", is_flag=True, hidden=True, help="Stop when standard input ends.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of processes. Default: 1.")
+@click.option(
+    "--workers",
+    cls=NumberOption,
+    type=click.IntRange(1, 64),
+    default=1,
+    metavar="N",
+    help="Number of processes. Default: 1.",
+)
 def command(
     *,
     config_path: Path | None,
@@ -48,12 +57,14 @@ def command(
 
     \b
     Examples:
+      toolwire serve
       toolwire serve --model anthropic/claude-sonnet-4-5
+      toolwire serve --port 4010 --record-bodies
     """
     with report_bad_input():
-        from toolwire.cli.output.terminal import print_line
+        from toolwire.cli.output.terminal import end_interrupted_line, print_line
         from toolwire.gateway.config import load_config, override_journal, override_server
-        from toolwire.gateway.server.launch import run_gateway
+        from toolwire.gateway.server.launch import CLIENT_COMMANDS, run_gateway
 
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
@@ -68,10 +79,14 @@ def command(
             if not sys.stderr.isatty():
                 click.echo(text, err=True)
                 return
-            for line in text.splitlines():
+            notes, commands_title, commands = text.partition(CLIENT_COMMANDS)
+            for line in f"{notes}{commands_title}".splitlines():
                 print_line(line, indent=4, err=True)
+            if commands:
+                click.echo(commands.lstrip("\n"), err=True)  # not wrapped, so that they can be copied
 
         exit_code = run_gateway(load, default_model(model), workers, echo)
+        end_interrupted_line()
     sys.exit(exit_code)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, report_bad_input
+from toolwire.cli.output.terminal import end_interrupted_line
 from toolwire.cli.values import ProtocolName, complete_hosts
 
 if TYPE_CHECKING:
@@ -30,10 +31,19 @@ _EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @click.command("simulate", short_help="Serve a simulated model.")
 @click.argument("name", metavar="PROTOCOL", type=ProtocolName(ALL))
-@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="0 picks a free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", cls=NumberOption, type=click.IntRange(0, 65535), required=True, metavar="N", help="0 picks a free port."
+)
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to listen on. Default: 127.0.0.1.")
 @click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
-@click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
+@click.option(
+    "--pace",
+    cls=NumberOption,
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="Delay between stream chunks.",
+)
 @click.option(
     "--profile",
     metavar="HOST",
@@ -104,6 +114,7 @@ def command(
     # uvicorn may raise the signal that stopped it again, as KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
+    end_interrupted_line()
     click.echo("stopped", err=True)
 
 

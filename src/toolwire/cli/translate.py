@@ -26,8 +26,7 @@ EXIT_REFUSED = 3
     "--kind",
     type=click.Choice(["request", "response", "stream", "error"]),
     default="request",
-    show_default=True,
-    help="Kind of input.",
+    help="Kind of input. Default: request.",
 )
 @click.option(
     "--report",
@@ -40,7 +39,7 @@ EXIT_REFUSED = 3
     type=click.Choice(["warning", "error"]),
     is_flag=False,
     flag_value="warning",
-    help="Exit with 3 and write nothing to stdout on any loss but info; with --strict=error, on errors only.",
+    help="Refuse any loss but info, with exit code 3 and nothing on stdout; with --strict=error, errors only.",
 )
 @click.option("--model", metavar="M", help="The model, for protocols that have it in the URL.")
 @click.option(

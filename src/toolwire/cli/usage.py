@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
-from toolwire.cli.output.terminal import Column, Table, json_option, print_json, print_line
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
+from toolwire.cli.output.terminal import Column, Table, format_dollars, json_option, print_json, print_line
 
 if TYPE_CHECKING:
     from toolwire.gateway.keys.ledger import Reservation, UsageRow
@@ -30,7 +30,12 @@ _MAX_LISTED = 20
 @config_option
 @click.option("--by", type=click.Choice(list(_GROUPS)), default="key", help="Default: key.")
 @click.option(
-    "--days", type=click.IntRange(min=1), default=30, metavar="N", help="Include the last N days (UTC). Default: 30."
+    "--days",
+    cls=NumberOption,
+    type=click.IntRange(min=1),
+    default=30,
+    metavar="N",
+    help="Include the last N days (UTC). Default: 30.",
 )
 @json_option("Print one JSON object.")
 def command(config_path: Path | None, by: str, days: int, *, as_json: bool) -> None:
@@ -64,9 +69,9 @@ def command(config_path: Path | None, by: str, days: int, *, as_json: bool) -> N
         _print_table(by, sums)
     if in_progress:
         requests = "1 request" if len(in_progress) == 1 else f"{len(in_progress)} requests"
-        print_line((f"in progress: {requests}, at most ${dollars:.4f}", "muted"), err=True)
+        print_line((f"in progress: {requests}, at most {format_dollars(dollars)}", "muted"), err=True)
     for one in unsettled[:_MAX_LISTED]:
-        text = f"unsettled: {one.id} of {one.owner}, at most ${one.nanodollars / 1e9:.4f} for {one.model}"
+        text = f"unsettled: {one.id} of {one.owner}, at most {format_dollars(one.nanodollars / 1e9)} for {one.model}"
         print_line((text, "warning"), err=True)
     if len(unsettled) > _MAX_LISTED:
         print_line((f"and {len(unsettled) - _MAX_LISTED} more, which --json lists", "warning"), err=True)
@@ -138,4 +143,4 @@ def _format_counts(counts: dict[str, Any]) -> tuple[str, ...]:
     """Return the columns of one line."""
     star = "*" if counts["unpriced"] else ""
     numbers = [f"{counts[name]:,}" for name in ("requests", "input_tokens", "cache_read", "output_tokens")]
-    return (*numbers, f"${counts['dollars']:,.4f}{star}")
+    return (*numbers, f"{format_dollars(counts['dollars'])}{star}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
@@ -29,10 +29,16 @@ _RETRY_INTERVAL = 1.0  # seconds
 )
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Another queue of `toolwire ask --detach` runs.")
 @click.option(
-    "--concurrency", type=click.IntRange(1), default=4, metavar="N", help="Runs at the same time. Default: 4."
+    "--concurrency",
+    cls=NumberOption,
+    type=click.IntRange(1),
+    default=4,
+    metavar="N",
+    help="Runs at the same time. Default: 4.",
 )
 @click.option(
     "--grace",
+    cls=NumberOption,
     type=click.FloatRange(0),
     default=30.0,
     metavar="SECONDS",

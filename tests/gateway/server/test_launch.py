@@ -104,7 +104,7 @@ def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path:
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 0
         assert process.stderr is not None
-        assert "recording exchanges with their bodies: toolwire journal tail -f" in process.stderr.read()
+        assert "recording exchanges with their bodies; see them with: toolwire journal tail -f" in process.stderr.read()
     shown = CliRunner().invoke(main, ["journal", "show", "last", "--json"], env={"XDG_STATE_HOME": str(tmp_path)})
     bodies = json.loads(shown.stdout)["bodies"]
     assert set(bodies) == {"request", "translated", "answer", "response"}

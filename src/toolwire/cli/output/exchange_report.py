@@ -14,6 +14,7 @@ from toolwire.cli.output.terminal import (
     Part,
     Style,
     Table,
+    format_dollars,
     print_line,
     shorten,
     terminal_width,
@@ -65,8 +66,10 @@ def _record_row(record: "Record") -> list[Part]:
     invalid = _count_invalid(record.calls)
     notes = [f"{invalid} invalid calls"] if invalid else []
     notes += [" ".join(record.error.split())] if record.error else []
-    # The destination comes first, since a narrow terminal cuts the end.
-    route = f"{_format_destination(record)} <- {record.client}{' stream' if record.streamed else ''}"
+    # The destination comes first, since a narrow terminal cuts the end; without one, the reason does.
+    source = f"<- {record.client}{' stream' if record.streamed else ''}"
+    is_reason_first = bool(record.error and not record.protocol)
+    parts = [f"{': '.join(notes)} {source}"] if is_reason_first else [f"{_format_destination(record)} {source}", *notes]
     return [
         time.strftime("%H:%M:%S" if is_today else "%b %d %H:%M", started),
         (record.id[:_SHORT_ID], "accent"),
@@ -74,7 +77,7 @@ def _record_row(record: "Record") -> list[Part]:
         _format_duration(record.ended),
         tokens,
         (" ".join(counted) or "-", loss_style if counted else ""),
-        (": ".join((route, *notes)), "problem" if record.error else ""),
+        (": ".join(parts), "problem" if record.error else ""),
     ]
 
 
@@ -115,7 +118,7 @@ def format_record(record: "Record") -> str:
     if record.usage:
         fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
     if record.cost is not None:
-        fields.append(f"${record.cost:.4f}")
+        fields.append(format_dollars(record.cost))
     if count := sum(loss.severity != "info" for loss in record.losses):
         fields.append(f"losses={count}")
     if count := _count_invalid(record.calls):
@@ -136,11 +139,11 @@ def print_record(record: "Record", *, with_info: bool = False, in_full: bool = F
     print_line((timestamp, "muted"), " ", (str(record.status), _status_style(record)), f" {rest}", indent=2)
     print_line(f"path {record.path}, toolwire {record.toolwire}")
     times = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
-    stages = ", ".join(f"{stage} {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
-    print_line(f"after {stages}")
+    stages = ", ".join(f"{stage} after {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
+    print_line(stages)
     if record.usage:
         counts = [f"{name} {count}" for name, count in record.usage.items()]
-        cost = "unknown (the model has no known price)" if record.cost is None else f"${record.cost:.6f}"
+        cost = "unknown (the model has no known price)" if record.cost is None else format_dollars(record.cost, 6)
         print_line(f"usage {', '.join(counts)}, cost {cost}", indent=2)
     if record.calls:
         print_line("calls " + ", ".join(f"{outcome} {count}" for outcome, count in record.calls.items()), indent=2)

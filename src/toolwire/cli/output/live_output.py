@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from toolwire.cli.output.run_output import TextOutput, truncate_line
-from toolwire.cli.output.terminal import open_console
+from toolwire.cli.output.terminal import open_console, wrap_text
 from toolwire.runtime.run.events import CallEnded, RunEnded, RunStarted
 
 _REFRESH_RATE = 10
@@ -110,7 +110,7 @@ class LiveOutput(TextOutput):
     def on_thinking(self, text: str) -> None:
         """Write a piece of the model's reasoning, dimmed."""
         self._remove_activity("")
-        self._console.print(Text(text, style="muted italic"), end="", soft_wrap=True)
+        self._console.print(Text(text, style="thinking"), end="", soft_wrap=True)
         self._is_in_thinking, self._is_mid_line = True, not text.endswith("\n")
 
     def on_call_started(self, id: str) -> None:
@@ -148,7 +148,7 @@ class LiveOutput(TextOutput):
     def write_sentence(self, text: str, style: str = "") -> None:
         """Write a line of prose above the live area, wrapped at words."""
         self._end_line()
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(wrap_text(text, self._console.width, 2), style=style), soft_wrap=True)
 
     @contextmanager
     def pause(self) -> Iterator[None]:

@@ -46,12 +46,28 @@ async def _follow(runs: RunStore, report: RunReport, output: TextOutput | JsonOu
                 has_note = True
             await changed()
     end = decode_stored(stored.end_event, RunEnded, f"the end of the run {report.id}")
+    ended = RunReport(runs, stored, report.redactor)
+    if isinstance(output, TextOutput):
+        output.duration = _last_step_time(ended) - report.started_at
     output.write_event(end)
     if end.stopped == "waiting":
-        for request in RunReport(runs, stored, report.redactor).pending_approvals:
-            output.write_note(f"waiting: {approval_command(report.id, request.call_id, report.queue)}")
+        for request in ended.pending_approvals:
+            text = f"waiting: {approval_command(report.id, request.call_id, report.queue)}"
+            if isinstance(output, TextOutput):
+                output.write_line(text, "warning")  # on one line, so that the command can be copied
+            else:
+                output.write_note(text)
     output.close()
     return exit_code(end)
+
+
+def _last_step_time(report: RunReport) -> float:
+    """Return when the last recorded step of a run ended."""
+    times = [report.started_at]
+    for turn in report.turns:
+        times += [turn.finished_at or turn.started_at]
+        times += [call.outcome.record.end for call in turn.calls.values() if call.outcome is not None]
+    return max(times)
 
 
 class _Follower:

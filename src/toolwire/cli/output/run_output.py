@@ -67,6 +67,23 @@ _UNATTENDED_DENIAL = "no by nobody"
 _UNATTENDED_DENIAL_TEXT = "denied: no approver available"
 
 
+_STOP_LABELS = {
+    "turns": "turn limit",
+    "seconds": "time limit",
+    "tokens": "token limit",
+    "requests": "request limit",
+    "cost": "cost limit",
+    "repeats": "repeated calls",
+    "output": "invalid answer",
+    "length": "length limit",
+}
+
+
+def format_stop(cause: str) -> str:
+    """Return the words for the stop cause of a run, or for another state."""
+    return _STOP_LABELS.get(cause, cause)
+
+
 def _format_note(event: RunWarning | CallLogged) -> str:
     """Format a warning, or a log message of a call with its level."""
     return f"{'warning' if isinstance(event, RunWarning) else event.level}: {event.text}"
@@ -87,6 +104,8 @@ class TextOutput:
         self._is_mid_line = False
         self._has_text_before = False
         self._started_at = time.monotonic()
+        # The duration of a run that was executed elsewhere or earlier; by default, the time since the start.
+        self.duration: float | None = None
         self._is_paused = False
         self._pending_events: list[RunEvent] = []
 
@@ -210,7 +229,7 @@ class TextOutput:
         call = self._call_lines.get(event.call_id) or truncate_line(record.tool, 100)
         if record.locus == "provider":  # its arguments are known only now
             call = format_call(record.tool, json.dumps(record.arguments))
-        seconds = f"  {_format_seconds(record.end - record.start)}" if record.end > record.start else ""
+        seconds = f"  {format_seconds(record.end - record.start)}" if record.end > record.start else ""
         self.write_line(f"{mark} {truncate_line(call, self.width - 10)}{seconds}", style)
         if record.error == "in_doubt":
             self.write_line(f"  {_IN_DOUBT_TEXT}", "problem")
@@ -226,7 +245,7 @@ class TextOutput:
     def on_run_ended(self, event: RunEnded) -> None:
         """Write how the run ended, with its counts and duration."""
         self.write_sentence(
-            format_run_end(event, time.monotonic() - self._started_at),
+            format_run_end(event, self.duration or time.monotonic() - self._started_at),
             "muted" if event.stopped == "finished" else "warning",
         )
 
@@ -299,7 +318,7 @@ def format_run_end(event: RunEnded, seconds: float) -> str:
     """Format the stop cause of a run, its turns, calls and tokens, and its duration."""
     reason = f" ({truncate_line(event.reason, 300)})" if event.reason else ""
     counts = f"{_pluralize(event.turns, 'turn')}, {_pluralize(event.calls, 'call')}"
-    return f"{event.stopped}{reason}: {counts}, {format_usage(event.usage)}, {_format_seconds(seconds)}"
+    return f"{format_stop(event.stopped)}{reason}: {counts}, {format_usage(event.usage)}, {format_seconds(seconds)}"
 
 
 def format_usage(usage: Usage | None) -> str:
@@ -316,6 +335,6 @@ def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _format_seconds(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Format a duration, such as `12s`, `1.5s` or `80ms`."""
     return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s" if seconds >= 0.1 else f"{seconds * 1000:.0f}ms"

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from toolwire.canonical.content import Media, Message, Part, Text
-from toolwire.cli.output.run_output import format_usage, strip_controls, truncate_line
-from toolwire.cli.output.terminal import Column, Style, Table, diff_style, print_line, terminal_width
+from toolwire.cli.output.run_output import format_seconds, format_stop, format_usage, strip_controls, truncate_line
+from toolwire.cli.output.terminal import Column, Style, Table, diff_style, print_command, print_line, terminal_width
 from toolwire.codec.encoding.media import image_size
 from toolwire.gateway.config import Config, build_redactor
 from toolwire.gateway.providers.discovery import configured_providers
@@ -127,6 +127,11 @@ _STATE_STYLES: dict[str, Style] = {
 }
 
 
+def _styled_state(report: RunReport) -> tuple[str, Style]:
+    """Return the state of a run in words, with its style."""
+    return format_stop(report.state), _STATE_STYLES.get(report.state, "warning")
+
+
 def _summary_fields(report: RunReport) -> tuple[str, str]:
     """Return model and prompt of a run; those of an MCP server have neither."""
     if not report.metadata.model and not report.metadata.messages:
@@ -149,7 +154,7 @@ def print_summaries(reports: Iterable[RunReport]) -> None:
         (
             (report.id, "accent"),
             format_age(report.started_at) if is_terminal else format_time(report.started_at),
-            (report.state, _STATE_STYLES.get(report.state, "warning")),
+            _styled_state(report),
             *_summary_fields(report),
         )
         for report in reports
@@ -281,14 +286,14 @@ def _part_text(part: Part) -> str:
 def print_report(report: RunReport) -> None:
     """Print a run: its prompt, turns and calls."""
     redact = report.redactor.redact_text
-    state = (report.state, _STATE_STYLES.get(report.state, "warning"))
+    state = _styled_state(report)
     model, _ = _summary_fields(report)
     print_line((report.id, "accent"), f"  {format_time(report.started_at)}  ", state, f"  {model}", indent=2)
     print_line(f"workspace {report.metadata.facts.get('workspace', '')}")
     print_text(f"prompt {redact(report.prompt)}")
     for turn in report.turns:
         usage = "" if turn.response is None else f", {format_usage(turn.response.usage)}"
-        duration = "not answered" if turn.finished_at is None else f"{turn.finished_at - turn.started_at:.1f}s"
+        duration = "not answered" if turn.finished_at is None else format_seconds(turn.finished_at - turn.started_at)
         print_line()
         print_line((f"--- turn {turn.number}, {duration}{usage}", "strong"))
         if text := redact("".join(map(message_text, turn.messages))).strip():
@@ -300,7 +305,7 @@ def print_report(report: RunReport) -> None:
         print_line()
         print_line(state, reason, indent=2)
     for request in report.pending_approvals:
-        print_line(("waiting:", "warning"), f" {approval_command(report.id, request.call_id, report.queue)}")
+        print_command(("waiting:", "warning"), approval_command(report.id, request.call_id, report.queue))
     for id in report.calls_in_doubt:
         print_line(("in doubt:", "problem"), f" {id} was running when the run ended")
 
@@ -329,7 +334,7 @@ def _print_call(id: str, name: str, arguments: str, call: RecordedCall | None, r
     if call.outcome is None:
         return
     record = call.outcome.record
-    notes = [f"{record.end - record.start:.3f}s", record.approval]
+    notes = [format_seconds(record.end - record.start), record.approval]
     notes += [
         f"{count} {label}" for count, label in ((record.retries, "retries"), (record.redacted, "redacted")) if count
     ]
@@ -360,7 +365,7 @@ def print_differences(differences: Sequence[CallDifference], redactor: Redactor)
                 if len(lines) > _MAX_DIFF_LINES:
                     print_line((f"  ... {len(lines) - _MAX_DIFF_LINES} more lines", "muted"))
             else:
-                print_text(redactor.redact_text(f"{location}: {change}"))
+                print_line(strip_controls(redactor.redact_text(f"{location}: {change}")), indent=2)
     if not differences:
         print_line(("no difference", "good"))
 

@@ -1,8 +1,8 @@
 """Output of commands: lines, tables and errors; styled and fitted to the width on a terminal, plain text elsewhere.
 
-Colors have a contrast of at least 3.5 to black and to white. NO_COLOR removes all styles, and FORCE_COLOR styles output
-that is piped. A pipe gets complete lines whatever the width, so that they can be searched. Control characters are
-escaped.
+Colors have a contrast of at least 3.5 to black, to white, and to the backgrounds of Solarized. NO_COLOR removes all
+styles, and FORCE_COLOR styles output that is piped. A pipe gets complete lines whatever the width, so that they can be
+searched. Control characters are escaped.
 """
 
 import os
@@ -28,11 +28,11 @@ Part = str | tuple[str, Style]
 
 # The color of each style: among 256 colors, and among 16 where a terminal has no more.
 _COLORS: dict[Style, tuple[int, int]] = {
-    "good": (28, 32),
-    "warning": (130, 35),
-    "problem": (160, 31),
-    "accent": (31, 36),
-    "muted": (243, 2),
+    "good": (64, 32),
+    "warning": (166, 35),
+    "problem": (196, 31),
+    "accent": (31, 1),  # bold: cyan is not readable on white, nor blue on black
+    "muted": (244, 2),
 }
 SEVERITY_STYLES: dict[str, Style] = {"error": "problem", "warning": "warning", "info": "muted"}
 _DEFAULT_WIDTH = 80
@@ -94,8 +94,13 @@ def _apply_style(text: str, style: Style) -> str:
     if style == "strong":
         return f"\x1b[1m{text}\x1b[0m"
     extended, basic = _COLORS[style]
-    has_256 = "256color" in os.environ.get("TERM", "") or bool(os.environ.get("COLORTERM"))
-    return f"\x1b[{f'38;5;{extended}' if has_256 else basic}m{text}\x1b[0m"
+    return f"\x1b[{f'38;5;{extended}' if _has_256_colors() else basic}m{text}\x1b[0m"
+
+
+def _has_256_colors() -> bool:
+    """Return whether the terminal has 256 colors, as all that call themselves xterm have: TERM in a container."""
+    name = os.environ.get("TERM", "")
+    return "256color" in name or name.startswith("xterm") or bool(os.environ.get("COLORTERM"))
 
 
 # ---- texts in cells
@@ -125,6 +130,12 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:length].rstrip()}…"
 
 
+def format_dollars(dollars: float, digits: int = 4) -> str:
+    """Format an amount of money; one that would be rounded to zero as less than the smallest that is shown."""
+    smallest = 10**-digits
+    return f"<${smallest:.{digits}f}" if 0 < dollars < smallest / 2 else f"${dollars:,.{digits}f}"
+
+
 def diff_style(line: str) -> Style:
     """Return the style of a line of a unified diff; "" for none."""
     if line.startswith(("+++", "---", "@@")):
@@ -137,7 +148,10 @@ def diff_style(line: str) -> Style:
 
 
 def print_line(*parts: Part, indent: int = 0, err: bool = False) -> None:
-    """Print a line. A terminal wraps it at words, with the further lines indented."""
+    """Print a line. A terminal wraps it at words, with the further lines indented.
+
+    A command in backquotes stays on one line if it fits, so that it can be copied.
+    """
     pieces = [(escape_controls(text), style) for text, style in map(_split_part, parts)]
     width = terminal_width(err=err)
     styled = is_styled(err=err)
@@ -152,7 +166,7 @@ def _wrap_pieces(pieces: list[tuple[str, Style]], width: int, indent: int) -> li
         return [pieces]
     lines: list[list[tuple[str, Style]]] = [[]]
     used, word, word_width = 0, list[tuple[str, Style]](), 0
-    tokens = [(token, style) for text, style in pieces for token in re.findall(r" +|[^ ]+", text)]
+    tokens = [(token, style) for text, style in pieces for token in _split_words(text, width - indent)]
     for token, style in [*tokens, (" ", "")]:
         if not token.startswith(" "):
             word.append((token, style))
@@ -160,8 +174,9 @@ def _wrap_pieces(pieces: list[tuple[str, Style]], width: int, indent: int) -> li
             continue
         if used + word_width > width and used > indent:
             _strip_end(lines[-1])
-            lines.append([(" " * indent, "")])
-            used = indent
+            # A word that is too long for the indented line is indented less: broken, it could not be copied.
+            used = max(min(indent, width - word_width), 0)
+            lines.append([(" " * used, "")])
         lines[-1] += [*word, (token, "" if style == "" else style)]
         used += word_width + len(token)
         word, word_width = [], 0
@@ -169,10 +184,37 @@ def _wrap_pieces(pieces: list[tuple[str, Style]], width: int, indent: int) -> li
     return lines
 
 
+def _split_words(text: str, width: int) -> list[str]:
+    """Split a text into words and spaces; a command in backquotes is one word if it fits into a width."""
+    tokens = re.findall(r" +|`[^`]*`|[^ `]+|`", text)
+    return [
+        token for span in tokens for token in ([span] if text_width(span) <= width else re.findall(r" +|[^ ]+", span))
+    ]
+
+
 def _strip_end(line: list[tuple[str, Style]]) -> None:
     """Remove the spaces at the end of a line."""
     while line and line[-1][0].isspace():
         line.pop()
+
+
+def wrap_text(text: str, width: int, indent: int) -> str:
+    """Break a text into lines of at most `width` columns, as `print_line` does."""
+    return "\n".join("".join(piece for piece, _ in line) for line in _wrap_pieces([(text, "")], width, indent))
+
+
+def print_command(label: Part, command: str) -> None:
+    """Print a command after a label on one line, however long, so that it can be copied."""
+    text, style = _split_part(label)
+    styled = is_styled()
+    shown = f"{_apply_style(text, style) if styled else text} {escape_controls(command)}"
+    click.echo(shown, color=styled or None)
+
+
+def end_interrupted_line() -> None:
+    """End the line on which a terminal shows `^C`."""
+    if is_interactive(err=True):
+        click.echo(err=True)
 
 
 def print_error(message: str) -> None:
@@ -268,4 +310,5 @@ def open_console() -> "Console":
     from rich.theme import Theme
 
     styles = {str(name): f"color({color})" for name, (color, _) in _COLORS.items()} | {"strong": "bold"}
+    styles["thinking"] = f"{styles['muted']} italic"
     return Console(stderr=True, highlight=False, markup=False, emoji=False, theme=Theme(styles))

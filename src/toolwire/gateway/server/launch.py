@@ -40,6 +40,8 @@ from toolwire.gateway.state.store_file import require_shared_file
 from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
 from toolwire.upstream.provider import Provider, is_loopback
 
+CLIENT_COMMANDS = "point a client at it:"
+"""The line of the start-up message after which all lines are commands to copy."""
 _RESERVED_FILES = 128  # for files, databases, processes, pooled connections, and clients being rejected
 _STREAM_FRACTION = 0.8  # of all connections, so that a rejected stream still gets an error in its protocol
 _MAX_FILES = 1 << 20  # if the system has no limit
@@ -99,9 +101,9 @@ def startup_message(gateway: Gateway) -> str:
         lines.append(f"  any other model -> {gateway.router.catch_all}")
     if (journal := gateway.config.journal).enabled:
         contents = "exchanges with their bodies" if journal.bodies else "exchanges without bodies"
-        lines.append(f"recording {contents}: toolwire journal tail -f")
+        lines.append(f"recording {contents}; see them with: toolwire journal tail -f")
     lines += [
-        "point a client at it:",
+        CLIENT_COMMANDS,
         f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_AUTH_TOKEN={key} claude",
         f"  codex -c openai_base_url={root}/v1",
         f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
