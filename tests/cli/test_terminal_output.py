@@ -151,10 +151,12 @@ def test_reasoning_is_set_apart_from_the_answer(tmp_path: Path) -> None:
     (tmp_path / "turns.json").write_text(json.dumps({"turns": [turn]}))
     config = "[simulator]\nscript = 'turns.json'\n"
     (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
-    output = "\n".join(run_in_terminal(tmp_path, 80, "ask", "hello", "--no-tools", "--thinking", "low", err=True))
+    ask = ("ask", "hello", "--no-tools", "--thinking", "low")
+    output = "\n".join(run_in_terminal(tmp_path, 80, *ask, err=True))
     muted, _ = _COLORS["muted"]
     assert re.search(rf"\x1b\[3;38;5;{muted}m[^\x1b]*look", output)
     assert not re.search(rf"{muted}m[^\x1b]*Here", output)
+    assert not any(_ANSI.search(line) for line in run_in_terminal(tmp_path, 80, *ask, err=True, NO_COLOR="1"))
 
 
 def test_notes_of_a_run_are_wrapped_with_an_indent(tmp_path: Path) -> None:

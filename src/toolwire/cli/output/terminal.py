@@ -311,4 +311,6 @@ def open_console() -> "Console":
 
     styles = {str(name): f"color({color})" for name, (color, _) in _COLORS.items()} | {"strong": "bold"}
     styles["thinking"] = f"{styles['muted']} italic"
+    if not is_styled(err=True):
+        styles = dict.fromkeys(styles, "none")
     return Console(stderr=True, highlight=False, markup=False, emoji=False, theme=Theme(styles))
