@@ -97,7 +97,7 @@ def test_feature_not_supported_by_the_source() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
+        (["cache-mark"], "unknown feature 'cache-mark': did you mean \"cache-marks\"?"),
         (["xyzzy"], "unknown feature 'xyzzy': `toolwire protocols --from P` lists them"),
         (
             ["--from", "antropic"],

@@ -94,7 +94,9 @@ def test_run_is_wrapped_at_words_and_its_commands_can_be_copied(prompt: str, tmp
     )
     config = "[simulator]\nscript = 'turns.json'\n" if failing else ""
     (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
-    lines = [_ANSI.sub("", line) for line in run_in_terminal(tmp_path, 80, "ask", prompt, "--no-tools", err=True)]
+    styled = run_in_terminal(tmp_path, 80, "ask", prompt, "--no-tools", err=True)
+    assert any(f"38;5;{_COLORS['problem'][0]}mfailed (" in line for line in styled) == failing
+    lines = [_ANSI.sub("", line) for line in styled]
     drawn = [line.rpartition("\r")[2] for line in lines]
     assert [line for line in drawn if text_width(line) > 80 and len(line.split()) > 1] == []
     command = "toolwire runs resume run_" if failing else "toolwire ask --continue '...'"
@@ -162,11 +164,13 @@ def test_reasoning_is_set_apart_from_the_answer(tmp_path: Path) -> None:
 def test_notes_of_a_run_are_wrapped_with_an_indent(tmp_path: Path) -> None:
     server = "a-server-with-a-long-name-that-does-not-fit"
     (tmp_path / "toolwire.toml").write_text(f"[mcp.servers.{server}]\ncommand = 'no-such-program'\n", encoding="utf-8")
-    lines = run_in_terminal(tmp_path, 60, "ask", "hello", err=True)
-    texts = [_ANSI.sub("", line) for line in lines]
-    start = next(index for index, text in enumerate(texts) if text.startswith("toolwire: warning: MCP server"))
-    assert texts[start + 1].startswith("  ")
-    assert " ".join(" ".join(texts[start : start + 3]).split()).endswith("command not found: no-such-program")
+    for command in (["ask", "hello"], ["runs", "replay", "last", "--tools", "live"]):
+        lines = run_in_terminal(tmp_path, 60, *command, err=True)
+        texts = [_ANSI.sub("", line) for line in lines]
+        start = next(index for index, text in enumerate(texts) if text.startswith("toolwire: warning: MCP server"))
+        assert texts[start + 1].startswith("  ")
+        assert " ".join(" ".join(texts[start : start + 3]).split()).endswith("command not found: no-such-program")
+        assert f"38;5;{_COLORS['warning'][0]}m" in lines[start]
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -110,11 +110,10 @@ def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, di
     for heading, features in matrix.features.items():
         if feature in features:
             return {heading: {feature: features[feature]}}
-    from difflib import get_close_matches
+    from toolwire.codec.suggestions import suggest
 
     names = [name for features in matrix.features.values() for name in features]
-    similar = get_close_matches(feature, names, n=3, cutoff=0.5) or [name for name in names if feature in name][:3]
-    hint = f"did you mean {' or '.join(similar)}?" if similar else "`toolwire protocols --from P` lists them"
+    hint = suggest(feature, names, "`toolwire protocols --from P` lists them")
     raise BadInput(f"unknown feature {feature!r}: {hint}")
 
 

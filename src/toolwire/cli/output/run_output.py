@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import msgspec
 
 from toolwire.canonical.response import Usage
+from toolwire.cli.output.terminal import Style, apply_style, is_styled, terminal_width, wrap_text
 from toolwire.runtime.run.events import (
     CallEnded,
     CallLogged,
@@ -57,7 +58,11 @@ def truncate_line(text: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-_STATUS_MARKS = {"ok": ("+", "good"), "error": ("x", "problem"), "denied": ("-", "warning")}
+_STATUS_MARKS: dict[str, tuple[str, Style]] = {
+    "ok": ("+", "good"),
+    "error": ("x", "problem"),
+    "denied": ("-", "warning"),
+}
 _MAX_VALUE_CHARS = 100
 _MAX_ERROR_LINES = 15
 _MAX_ERROR_CHARS = 500
@@ -67,6 +72,7 @@ _UNATTENDED_DENIAL = "no by nobody"
 _UNATTENDED_DENIAL_TEXT = "denied: no approver available"
 
 
+_STOP_STYLES: dict[str, Style] = {"finished": "muted", "failed": "problem"}
 _STOP_LABELS = {
     "turns": "turn limit",
     "seconds": "time limit",
@@ -187,12 +193,14 @@ class TextOutput:
     def write_line(self, text: str, style: str = "") -> None:
         """Write a line to stderr. The text must not contain control characters."""
         self._end_line()
-        self._err.write(f"{text}\n")
+        self._err.write(f"{apply_style(text, style) if self._err is sys.stderr and is_styled(err=True) else text}\n")
         self._err.flush()
 
     def write_sentence(self, text: str, style: str = "") -> None:
         """Write a line of prose to stderr, which a terminal wraps at words."""
-        self.write_line(text, style)
+        width = terminal_width(err=True) if self._err is sys.stderr else None
+        for line in (text if width is None else wrap_text(text, width, 2)).split("\n"):
+            self.write_line(line, style)
 
     def write_prompt(self, text: str) -> None:
         """Write a prompt to stderr without a newline."""
@@ -246,7 +254,7 @@ class TextOutput:
         """Write how the run ended, with its counts and duration."""
         self.write_sentence(
             format_run_end(event, self.duration or time.monotonic() - self._started_at),
-            "muted" if event.stopped == "finished" else "warning",
+            _STOP_STYLES.get(event.stopped, "warning"),
         )
 
     def _end_line(self) -> None:

@@ -27,7 +27,7 @@ Part = str | tuple[str, Style]
 """A piece of a line: a text, or a text with its style."""
 
 # The color of each style: among 256 colors, and among 16 where a terminal has no more.
-_COLORS: dict[Style, tuple[int, int]] = {
+_COLORS: dict[str, tuple[int, int]] = {
     "good": (64, 32),
     "warning": (166, 35),
     "problem": (196, 31),
@@ -87,7 +87,7 @@ def terminal_width(*, err: bool = False) -> int | None:
     return max(size or _DEFAULT_WIDTH, _MIN_WIDTH)
 
 
-def _apply_style(text: str, style: Style) -> str:
+def apply_style(text: str, style: str) -> str:
     """Return the text in a style, as SGR sequences (ECMA-48)."""
     if not text or not style:
         return text
@@ -156,7 +156,7 @@ def print_line(*parts: Part, indent: int = 0, err: bool = False) -> None:
     width = terminal_width(err=err)
     styled = is_styled(err=err)
     lines = [pieces] if width is None else _wrap_pieces(pieces, width, indent)
-    text = "\n".join("".join(_apply_style(text, style) if styled else text for text, style in line) for line in lines)
+    text = "\n".join("".join(apply_style(text, style) if styled else text for text, style in line) for line in lines)
     click.echo(text, err=err, color=styled or None)
 
 
@@ -207,7 +207,7 @@ def print_command(label: Part, command: str) -> None:
     """Print a command after a label on one line, however long, so that it can be copied."""
     text, style = _split_part(label)
     styled = is_styled()
-    shown = f"{_apply_style(text, style) if styled else text} {escape_controls(command)}"
+    shown = f"{apply_style(text, style) if styled else text} {escape_controls(command)}"
     click.echo(shown, color=styled or None)
 
 
@@ -269,7 +269,7 @@ class Table:
                 cell = shorten(cell, left)
                 left = max(left - column_width - len(_GAP), 0)
             padding = " " * (column_width - text_width(cell))
-            shown = _apply_style(cell, style) if styled else cell
+            shown = apply_style(cell, style) if styled else cell
             cells.append(f"{padding}{shown}" if column.align_right else f"{shown}{padding}")
             if left == 0:
                 break
@@ -309,7 +309,7 @@ def open_console() -> "Console":
     from rich.console import Console
     from rich.theme import Theme
 
-    styles = {str(name): f"color({color})" for name, (color, _) in _COLORS.items()} | {"strong": "bold"}
+    styles = {name: f"color({color})" for name, (color, _) in _COLORS.items()} | {"strong": "bold"}
     styles["thinking"] = f"{styles['muted']} italic"
     if not is_styled(err=True):
         styles = dict.fromkeys(styles, "none")

@@ -283,5 +283,6 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, httpx2.ConnectError):
         # Without path and query, which may hold a key.
         origin = error.request.url.copy_with(path="/", query=None, userinfo=b"")
-        return f"can't connect to {origin} ({text})"[:300]
+        reason = "" if text == "All connection attempts failed" else f" ({text})"
+        return f"can't connect to {origin}{reason}"[:300]
     return text[:300] if text else type(error).__name__
