@@ -184,6 +184,17 @@ def test_variable_is_the_default_of_the_model_option(tmp_path: Path) -> None:
     ]
 
 
+def test_default_model_is_named_where_it_replaces_another(tmp_path: Path) -> None:
+    provider = 'protocol = "ollama"\nbase_url = "http://127.0.0.1:1"\nmodels = ["known"]\n'
+    config = f'default_model = "up/usual"\n[aliases]\nshort = "up/other"\n[providers.up]\n{provider}'
+    (tmp_path / "toolwire.toml").write_text(config, encoding="utf-8")
+    note = "toolwire: no provider has the model '{}': default_model answers, up/usual\n"
+    for name, is_replaced in (("nobody", True), ("known", False), ("up/new", False), ("short", False)):
+        done = run_toolwire(tmp_path, "ask", "hi", "--no-tools", "--model", name)
+        assert (note.format(name) in done.err) == is_replaced
+    assert "default_model answers" not in run_toolwire(tmp_path, "ask", "hi", "--no-tools").err
+
+
 def test_reached_limit_is_exit_code_1(tmp_path: Path) -> None:
     write_script(tmp_path, *(calls_turn(shell_call(f"echo {number}")) for number in range(3)))
     done = run_toolwire(tmp_path, "ask", "go on", "--yes", "--max-turns", "2")

@@ -113,6 +113,7 @@ def test_logout_deletes_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run("logout", "far", "--config", str(path)).stdout == "far: signed out\n"
     assert list(folder.iterdir()) == []
     assert run("logout", "far", "--config", str(path)).stdout == "far: no tokens stored\n"
+    assert "unknown MCP server 'fra' (did you mean \"far\"?)" in run("logout", "fra", "--config", str(path)).output
 
 
 def serve_config(folder: Path, version: str, *options: str) -> McpServerConfig:

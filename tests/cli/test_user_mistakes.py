@@ -86,6 +86,20 @@ MISTAKES = [
 ]
 
 
+WORDINGS = [
+    (["ask", "x", "--alow", "y"], 'unknown option \'--alow\' (did you mean "--allow" or "--allow-host"?) (see `'),
+    (["ask", "x", "--nonsense"], "unknown option '--nonsense' (see `toolwire ask --help`)"),
+    (["serve", "--port", "99999"], "invalid value for '--port': 99999 is not between 0 and 65535 (see `"),
+    (["ask", "x", "--max-turns", "0"], "invalid value for '--max-turns': 0 is less than 1 (see `"),
+    (["completion", "nonsense"], "unknown shell 'nonsense'; expected one of bash, zsh, fish"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "wording"), WORDINGS, ids=[" ".join(arguments) for arguments, _ in WORDINGS])
+def test_wording_of_usage_errors(arguments: list[str], wording: str, folder: Path) -> None:
+    assert f"Error: {wording}" in run_toolwire(folder, *arguments).err
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "folder").mkdir()

@@ -83,11 +83,13 @@ def test_unreachable_url_is_reported() -> None:
 
     async def work() -> None:
         async with open_toolset(
-            McpServerConfig(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=DEADLINE), "far"
+            McpServerConfig(url=f"http://127.0.0.1:{port}/mcp?key=secret", connect_timeout=DEADLINE), "far"
         ) as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
-            assert "MCP server 'far' is unavailable: " in toolset.take_warnings()[0]
+            problem = f"can't connect to http://127.0.0.1:{port}/"
+            assert toolset.take_warnings()[0].startswith(f"MCP server 'far' is unavailable: {problem}")
+            assert toolset.error == problem
 
     asyncio.run(work())
 
