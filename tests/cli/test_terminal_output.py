@@ -19,7 +19,9 @@ from tests.support.runtime.fork_server import start_forked
 from tests.support.runtime.journal_records import make_batch, make_record
 from toolwire.canonical.errors import Loss
 from toolwire.cli.output.run_output import format_seconds
+from toolwire.cli.output.run_report import _shorten_ids
 from toolwire.cli.output.terminal import _COLORS, format_dollars, shorten, text_width, wrap_text
+from toolwire.cli.output.word_wrap import WordWrapper
 from toolwire.journal.records import Bodies
 from toolwire.journal.store import open_record_store
 
@@ -109,10 +111,17 @@ def test_rows_take_one_line_and_are_aligned(folder: Path) -> None:
     assert len(rows) == 2
     assert all(row[header.index("state") :].startswith("finished") for row in rows)
     assert "\u2026" in rows[0]
+    shown = [row.split()[0] for row in rows]
+    ids = [line.split()[0] for line in run_toolwire(folder, "runs", "list").out.splitlines()]
+    assert shown == [_shorten_ids(ids).get(id, id) for id in ids]
     header, *rows = (_ANSI.sub("", line) for line in run_in_terminal(folder, 80, "journal", "tail"))
     assert [row[header.index("status") :][:3] for row in rows] == ["200", "200", "502"]
     assert "1E 1W" in rows[1]
     assert all("  anthropic/claude-so" in row for row in rows)
+
+
+def test_ids_of_runs_are_shortened_where_the_beginning_is_unique() -> None:
+    assert _shorten_ids(["run_1_a", "run_2_b", "run_2_c", "mcp_2_d"]) == {"run_1_a": "run_1", "mcp_2_d": "mcp_2"}
 
 
 def test_long_bodies_are_shortened_on_a_terminal(folder: Path) -> None:
@@ -159,6 +168,40 @@ def test_reasoning_is_set_apart_from_the_answer(tmp_path: Path) -> None:
     assert re.search(rf"\x1b\[3;38;5;{muted}m[^\x1b]*look", output)
     assert not re.search(rf"{muted}m[^\x1b]*Here", output)
     assert not any(_ANSI.search(line) for line in run_in_terminal(tmp_path, 80, *ask, err=True, NO_COLOR="1"))
+
+
+WORDS = " ".join(f"word{number}" for number in range(40))
+CODE = f"```\n{WORDS}\n```"
+ROW = f"| {WORDS} |"
+
+
+def test_answers_are_wrapped_at_words_but_not_in_code_and_tables(tmp_path: Path) -> None:
+    turn = {"thinking": WORDS, "text": f"{WORDS}\n\n{CODE}\n{ROW}\n{WORDS}"}
+    (tmp_path / "turns.json").write_text(json.dumps({"turns": [turn]}))
+    (tmp_path / "toolwire.toml").write_text("[simulator]\nscript = 'turns.json'\n", encoding="utf-8")
+    ask = ("ask", "hello", "--no-tools", "--thinking", "low")
+    output = [_ANSI.sub("", line) for line in run_in_terminal(tmp_path, 80, *ask, err=True)]
+    lines = [line.rpartition("\r")[2] for line in output if "word" in line]
+    assert WORDS in lines
+    assert ROW in lines
+    prose = [line for line in lines if line not in (WORDS, ROW)]
+    assert " ".join(prose) == " ".join([WORDS] * 3)
+    assert all(60 < len(line) <= 80 for line in prose if not line.endswith("word39"))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "written"),
+    [
+        (["one t", "wo three"], ["one", " two", " three"]),
+        (["one two three four"], ["one two three", "\nfour"]),
+        (["  indented\n", "next"], ["  indented\n", "", "next"]),
+        (["\u6771\u4eac", "\u90fd\u5e02\u90fd\u5e02"], ["\u6771\u4eac", "\n\u90fd\u5e02\u90fd\u5e02", ""]),
+        (["a-word-that-is-longer b c d e"], ["a-word-that-is-longer b c\nd", " e"]),
+    ],
+)
+def test_words_are_written_as_soon_as_they_are_complete(pieces: list[str], written: list[str]) -> None:
+    wrapper = WordWrapper(13 if pieces[0].isascii() else 10)
+    assert [*map(wrapper.feed, pieces), wrapper.flush()] == written
 
 
 def test_notes_of_a_run_are_wrapped_with_an_indent(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from toolwire.cli.output.run_output import TextOutput, truncate_line
 from toolwire.cli.output.terminal import open_console, wrap_text
+from toolwire.cli.output.word_wrap import WordWrapper
 from toolwire.runtime.run.events import CallEnded, RunEnded, RunStarted
 
 _REFRESH_RATE = 10
@@ -85,6 +86,7 @@ class LiveOutput(TextOutput):
         self._live: Live | None = None
         self._echo = EchoSwitch(sys.stderr.fileno())
         self._is_in_thinking = False
+        self._thinking_wrapper = WordWrapper(self._console.width)
 
     def on_run_started(self, event: RunStarted) -> None:
         """Write the model, and whether the run was resumed."""
@@ -110,8 +112,18 @@ class LiveOutput(TextOutput):
     def on_thinking(self, text: str) -> None:
         """Write a piece of the model's reasoning, dimmed."""
         self._remove_activity("")
-        self._console.print(Text(text, style="thinking"), end="", soft_wrap=True)
+        self._print_thinking(self._thinking_wrapper.feed(text))
         self._is_in_thinking, self._is_mid_line = True, not text.endswith("\n")
+
+    def _print_thinking(self, text: str) -> None:
+        """Print a piece of the model's reasoning."""
+        if text:
+            self._console.print(Text(text, style="thinking"), end="", soft_wrap=True)
+
+    def _end_line(self) -> None:
+        """End the line of the answer, or of the reasoning, that was begun."""
+        self._print_thinking(self._thinking_wrapper.flush())
+        super()._end_line()
 
     def on_call_started(self, id: str) -> None:
         """Show a running call in the live area."""

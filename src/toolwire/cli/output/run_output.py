@@ -17,6 +17,7 @@ import msgspec
 
 from toolwire.canonical.response import Usage
 from toolwire.cli.output.terminal import Style, apply_style, is_styled, terminal_width, wrap_text
+from toolwire.cli.output.word_wrap import WordWrapper
 from toolwire.runtime.run.events import (
     CallEnded,
     CallLogged,
@@ -108,6 +109,8 @@ class TextOutput:
         self._path_prefix = f"{workspace}/" if workspace else ""
         self._call_lines: dict[str, str] = {}
         self._is_mid_line = False
+        columns = terminal_width() if self._out is sys.stdout else None
+        self._wrapper = None if columns is None else WordWrapper(columns)
         self._has_text_before = False
         self._started_at = time.monotonic()
         # The duration of a run that was executed elsewhere or earlier; by default, the time since the start.
@@ -222,7 +225,7 @@ class TextOutput:
         if self._has_text_before and not self._is_mid_line:
             self._out.write("\n")  # separates the text before and after tool calls
         self._has_text_before = False
-        self._out.write(text)
+        self._out.write(text if self._wrapper is None else self._wrapper.feed(text))
         self._out.flush()
         self._is_mid_line = not text.endswith("\n")
 
@@ -260,7 +263,7 @@ class TextOutput:
     def _end_line(self) -> None:
         """End the line of text that was begun on stdout, if any."""
         if self._is_mid_line:
-            self._out.write("\n")
+            self._out.write("\n" if self._wrapper is None else f"{self._wrapper.flush()}\n")
             self._out.flush()
             self._has_text_before, self._is_mid_line = True, False
 

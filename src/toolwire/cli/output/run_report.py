@@ -3,6 +3,7 @@
 import difflib
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +143,9 @@ def _summary_fields(report: RunReport) -> tuple[str, str]:
 
 def print_summaries(reports: Iterable[RunReport]) -> None:
     """Print id, time, state, model and prompt of each run as a row."""
+    reports = list(reports)
     is_terminal = terminal_width() is not None
+    short_ids = _shorten_ids([report.id for report in reports]) if is_terminal else {}
     table = Table(
         Column("run"),
         Column("age" if is_terminal else "time"),
@@ -152,13 +155,20 @@ def print_summaries(reports: Iterable[RunReport]) -> None:
     )
     table.print_rows(
         (
-            (report.id, "accent"),
+            (short_ids.get(report.id, report.id), "accent"),
             format_age(report.started_at) if is_terminal else format_time(report.started_at),
             _styled_state(report),
             *_summary_fields(report),
         )
         for report in reports
     )
+
+
+def _shorten_ids(ids: Sequence[str]) -> dict[str, str]:
+    """Return the kind and the time of each id, which find its run, unless another run has the same."""
+    short = {id: id.rpartition("_")[0] for id in ids}
+    counts = Counter(short.values())
+    return {id: beginning for id, beginning in short.items() if counts[beginning] == 1}
 
 
 def format_age(timestamp: float) -> str:
