@@ -124,6 +124,13 @@ def test_ids_of_runs_are_shortened_where_the_beginning_is_unique() -> None:
     assert _shorten_ids(["run_1_a", "run_2_b", "run_2_c", "mcp_2_d"]) == {"run_1_a": "run_1", "mcp_2_d": "mcp_2"}
 
 
+def test_shortened_id_finds_the_run(tmp_path: Path) -> None:
+    run_toolwire(tmp_path, "ask", "hello", "--no-tools")
+    shown = _ANSI.sub("", run_in_terminal(tmp_path, 80, "runs", "list")[1]).split()[0]
+    assert re.fullmatch(r"run_\d{14}", shown)
+    assert run_toolwire(tmp_path, "runs", "show", shown).out.startswith(f"{shown}_")
+
+
 def test_long_bodies_are_shortened_on_a_terminal(folder: Path) -> None:
     show = ("journal", "show", "ex_0000000000000000")
     lines = run_in_terminal(folder, 80, *show)

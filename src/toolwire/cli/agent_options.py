@@ -109,12 +109,14 @@ def uses_simulator(config: Config) -> bool:
     return not configured_providers(config)
 
 
-def replaced_model_note(name: str | None, config: Config) -> str | None:
-    """Return a note that the default model answers in place of a model that no provider has; None if it does not."""
+def model_note(name: str | None, config: Config) -> str | None:
+    """Return a note that the simulator answers, or the default model in place of one that no provider has."""
     from toolwire.gateway.errors import RouteNotFound
     from toolwire.gateway.exchange.routing import Router
 
-    if not name or uses_simulator(config):
+    if uses_simulator(config):
+        return SIMULATED_NOTE
+    if not name:
         return None
     try:
         match = Router(configured_providers(config), config.routes, config.default_model, config.aliases).route(name)

@@ -101,15 +101,13 @@ def _run_ask(
     from msgspec.structs import replace
 
     from toolwire.cli.agent_options import (
-        SIMULATED_NOTE,
         AgentJob,
         apply_sandbox_flag,
         ask_queue,
         build_agent,
+        model_note,
         open_runs,
-        replaced_model_note,
         require_browser,
-        uses_simulator,
     )
     from toolwire.cli.run_session import build_approver, build_output, follow_run
     from toolwire.gateway.config import load_config
@@ -135,9 +133,7 @@ def _run_ask(
     if continue_last:
         history, job = _last_conversation(runs, job, output.write_note)
     job = replace(job, model=default_model(job.model))
-    if uses_simulator(config):
-        output.write_note(SIMULATED_NOTE)
-    if note := replaced_model_note(job.model, config):
+    if note := model_note(job.model, config):
         output.write_note(note)
     if job.tools:
         config = apply_sandbox_flag(config, output.write_note, no_sandbox=no_sandbox)

@@ -30,7 +30,7 @@ class WordWrapper:
         for piece in _PIECE.findall(text):
             if piece == "\n":
                 output += f"{self._end_word()}{self._space}\n"
-                self._column, self._space, self._is_line_start, self._is_verbatim = 0, "", True, self._is_code
+                self._column, self._space, self._is_line_start = 0, "", True
             elif piece.isspace():
                 output += self._end_word()
                 self._space += piece
@@ -54,7 +54,7 @@ class WordWrapper:
         if self._is_line_start:
             if word.startswith(_CODE_FENCE):
                 self._is_code = not self._is_code
-            self._is_verbatim = self._is_verbatim or self._is_code or word.startswith((_CODE_FENCE, _TABLE_ROW))
+            self._is_verbatim = self._is_code or word.startswith((_CODE_FENCE, _TABLE_ROW))
         space, self._space = self._space, ""
         needed = text_width(space) + text_width(word)
         breaks = not (self._is_verbatim or self._is_line_start) and self._column + needed > self._width
