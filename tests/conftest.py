@@ -32,7 +32,7 @@ _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
 _AUTHORITIES.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(_END)[0] + _END, encoding="utf-8")
 os.environ["SSL_CERT_FILE"] = str(_AUTHORITIES)
 
-# A database waits for the disk at each commit. Files in memory outlive the processes that tests kill, too. They are used
+# A database waits for the disk at each commit. Files in memory outlive the processes that tests kill. They are used
 # if there is room for them, and if programs can be run from there (which few containers allow).
 _MEMORY = Path("/dev/shm")
 if (
