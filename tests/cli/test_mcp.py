@@ -29,6 +29,7 @@ from tests.support.mcp.toolsets import (
 )
 from toolwire.cli import main
 from toolwire.cli.tool_modules import load_tools
+from toolwire.gateway.keys.client_key import hash_secret
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.mcp.config import McpServerConfig
 
@@ -180,7 +181,7 @@ def test_serve_without_keys_only_on_loopback(tmp_path: Path) -> None:
     result = run("serve", "--config", str(write_config(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: 0.0.0.0 is reachable from other machines: set server.keys\n",
+        "Error: 0.0.0.0 is reachable from other machines: set server.keys or [keys.NAME], or listen on 127.0.0.1\n",
     )
     assert run("serve", "--config", str(write_config(tmp_path)), "--http", "nowhere").exit_code == 2
 
@@ -226,9 +227,14 @@ def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
         asyncio.run(work(url))
 
 
-def test_serve_over_http_requires_a_configured_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    ['[server]\nkeys = ["a-long-enough-key"]\n', f'[keys.ann]\nhash = "{hash_secret("a-long-enough-key")}"\n'],
+    ids=["secret", "hash"],
+)
+def test_serve_over_http_requires_a_configured_key(tmp_path: Path, keys: str) -> None:
     path = write_config(tmp_path, one={"tools": [tool_definition("echo")]})
-    path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(keys + path.read_text(encoding="utf-8"), encoding="utf-8")
 
     async def work(url: str) -> None:
         async with open_toolset(McpServerConfig(url=url, headers=KEY), "me") as toolset:

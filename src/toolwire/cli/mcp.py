@@ -331,11 +331,10 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
     import uvicorn
 
     from toolwire.gateway.providers.discovery import open_listener
-    from toolwire.gateway.server.auth import Authenticator
+    from toolwire.gateway.server.auth import build_authenticator
     from toolwire.runtime.mcp.server import http_app
 
-    server = config.server
-    authenticator = Authenticator(server.keys, server.hosts, server.origins)
+    authenticator = build_authenticator(config, host)
 
     def refuse(headers: dict[bytes, bytes], query: bytes) -> int | None:
         """Return the HTTP status to refuse a request with; None if the request is allowed."""
@@ -351,12 +350,11 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
 
 
 def _checked_address(text: str, config: "Config") -> tuple[str, int]:
-    """Parse `HOST:PORT`; raise `BadInput` if other machines could connect without a key."""
-    from toolwire.upstream.provider import is_loopback
+    """Parse `HOST:PORT`; raise `ConfigError` if other machines could connect without a key."""
+    from toolwire.gateway.server.auth import build_authenticator
 
     host, port = _parse_address(text)
-    if not config.server.keys and not is_loopback(host):
-        raise BadInput(f"{host} is reachable from other machines: set server.keys")
+    build_authenticator(config, host)
     return host, port
 
 

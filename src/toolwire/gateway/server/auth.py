@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Codec
+from toolwire.gateway.config import Config, ConfigError
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.keys.client_key import ClientKey, hash_secret
+from toolwire.upstream.provider import is_loopback
 
 _LIMIT_HOST = 300  # a name of 253 characters, brackets and a port
 _LIMIT_ALLOWED_HOSTS = 256
@@ -141,6 +143,16 @@ class Authenticator:
         if len(self._allowed_hosts) < _LIMIT_ALLOWED_HOSTS and len(host_header) <= _LIMIT_HOST:
             self._allowed_hosts.add(host_header)
         return None
+
+
+def build_authenticator(config: Config, host: str) -> Authenticator:
+    """Build the authenticator of a server on this host; one that other machines can reach needs keys."""
+    server = config.server
+    if not config.requires_key and not is_loopback(host):
+        advice = "set server.keys or [keys.NAME], or listen on 127.0.0.1"
+        raise ConfigError(f"{host} is reachable from other machines: {advice}")
+    client_keys = [ClientKey(name, section) for name, section in config.keys.items()]
+    return Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share, client_keys)
 
 
 def key_rejection(codec: Codec, headers: dict[bytes, bytes], query: bytes) -> RequestRejected:

@@ -15,7 +15,6 @@ from toolwire.gateway.exchange.routing import FixedRouter, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.in_flight_counts import InFlightCounts
 from toolwire.gateway.keys.accounting import Accounting
-from toolwire.gateway.keys.client_key import ClientKey
 from toolwire.gateway.keys.ledger_file import open_ledger
 from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
@@ -24,7 +23,7 @@ from toolwire.gateway.providers.discovery import are_simulated, resolve_provider
 from toolwire.gateway.providers.models import ModelList
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
-from toolwire.gateway.server.auth import Authenticator
+from toolwire.gateway.server.auth import Authenticator, build_authenticator
 from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
@@ -32,7 +31,7 @@ from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.models.model_lists import ModelLists
-from toolwire.upstream.provider import Origin, Provider, is_loopback
+from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport
 
 
@@ -82,7 +81,7 @@ def build_gateway(
 
     It takes over state and connections of its `predecessor`, if there is one.
     """
-    authenticator = _build_authenticator(config)
+    authenticator = build_authenticator(config, config.server.host)
     available, simulator_socket = (
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
@@ -184,16 +183,6 @@ def _open_state(
     streams = config.limits.streams
     store = open_store(config.state, environment)
     return ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams), counts=counts)
-
-
-def _build_authenticator(config: Config) -> Authenticator:
-    """Build the authenticator; a server that other machines can reach needs keys."""
-    server = config.server
-    if not config.requires_key and not is_loopback(server.host):
-        advice = "set server.keys or [keys.NAME], or listen on 127.0.0.1"
-        raise ConfigError(f"{server.host} is reachable from other machines: {advice}")
-    client_keys = [ClientKey(name, section) for name, section in config.keys.items()]
-    return Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share, client_keys)
 
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
