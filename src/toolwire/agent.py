@@ -57,7 +57,7 @@ from toolwire.runtime.run.result import OutputT_co, Run, RunStream, warn_of
 from toolwire.runtime.run.session import Session
 from toolwire.runtime.run.session_history import SessionHistory
 from toolwire.runtime.run.settings import RunAgent, RunMetadata, RunOptions, RunSettings
-from toolwire.runtime.run.state import RunState, run_ended
+from toolwire.runtime.run.state import RunState, UnfinishedStep, run_ended
 from toolwire.runtime.run.step_log import InMemoryStepLog, StepLog
 from toolwire.runtime.run.tracing import RunTracer
 from toolwire.runtime.search.deferred_tools import DeferredTools
@@ -200,7 +200,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         `check=False`, inspect `run.ok` and `run.stopped` instead.
         """
         options = self._run_options(history, session, facts, deps, settings)
-        return self._run(Run(self.start(prompt, history=history), check=check), options)
+        run = Run[OutputT_co](self.start(prompt, history=history))
+        return RunStream(run, self._events(run, options)).finish(check=check)
 
     def stream(
         self,
@@ -239,7 +240,10 @@ class Agent(Generic[OutputT_co, DepsT]):
         return state.run
 
     def resume(self, run: str, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
-        """Resume an interrupted run from the journal; finished steps are not repeated."""
+        """Resume an interrupted run from the journal; finished steps are not repeated.
+
+        The run continues once its stream is read, or ended with `finish()`.
+        """
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
         check_deps(self._deps_type, deps)
@@ -260,20 +264,6 @@ class Agent(Generic[OutputT_co, DepsT]):
         resumed = Run[OutputT_co](RunState(run=stored.id, messages=metadata.messages))
         options = replace(options, settings=metadata.settings, session=metadata.session)
         return RunStream(resumed, self._events(resumed, options, resumed=True))
-
-    def _run(self, run: Run[OutputT_co], options: RunOptions) -> Run[OutputT_co]:
-        """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
-
-        async def consume() -> None:
-            """Read the run's events to the end, and emit its warnings as Python warnings: the caller sees no events."""
-            async for event in self._events(run, options):
-                warn_of(event)
-
-        if has_running_loop():
-            run.attach_task(asyncio.ensure_future(consume()))
-            return run
-        run_sync(consume())
-        return run.check_outcome()
 
     async def _events(
         self,
@@ -365,14 +355,13 @@ class Agent(Generic[OutputT_co, DepsT]):
         Executes the pending calls, then requests the next response. Stops before executing new calls: inspect
         `state.pending`, then approve, deny or answer each one.
         """
-        run_state = state if isinstance(state, RunState) else self.start(state)
+        run_state = state if isinstance(state, RunState | UnfinishedStep) else self.start(state)
         if requests := run_state.approval_requests:
             call = f"{requests[0].tool} ({requests[0].call_id})"
             raise ToolwireError(f"{call} awaits approval: approve, deny or answer it before the next step")
         if has_running_loop():
-            run_state.task = asyncio.ensure_future(self._step(run_state))
-        else:
-            run_sync(self._step(run_state))
+            return cast("RunState", UnfinishedStep(run_state, asyncio.ensure_future(self._step(run_state))))
+        run_sync(self._step(run_state))
         return run_state
 
     async def _step(self, state: RunState) -> None:
@@ -579,6 +568,8 @@ class Agent(Generic[OutputT_co, DepsT]):
         _run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
+        if has_running_loop():
+            raise ToolwireError("an event loop is running: use `async with`")
         return self
 
     def __exit__(self, *_: object) -> None:

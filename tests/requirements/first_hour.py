@@ -98,4 +98,13 @@ FH-36 A server on localhost that does not run is an unknown host, or its address
 FH-37 An MCP server that a person starts says nothing, and its misspelled rules are accepted.
   -> tests/cli/test_terminal_output.py::test_mcp_server_that_a_person_starts_says_whom_it_waits_for
   -> tests/cli/test_suggestions.py::test_rule_of_an_mcp_server_that_names_no_tool_is_refused
+FH-38 The text of a run that fails just ends.
+  -> tests/runtime/run/test_run_streams.py::test_text_of_a_failed_run_ends_with_its_error
+FH-39 A resumed run does nothing, and its stream can neither be awaited nor has it a text.
+  -> tests/runtime/run/test_run_streams.py::test_resumed_run_is_finished_with_one_call
+  -> tests/runtime/run/test_run_streams.py::test_stream_can_be_awaited_for_its_run
+  -> tests/runtime/run/test_run_streams.py::test_attributes_of_a_run_are_explained_at_its_stream
+FH-40 A step without `await` shows an empty state, and an agent in `with` fails only at its end.
+  -> tests/runtime/run/test_run_streams.py::test_step_that_is_not_awaited_shows_no_state
+  -> tests/runtime/run/test_run_streams.py::test_agent_in_asynchronous_code_needs_async_with
 """)

@@ -2,13 +2,13 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from toolwire.canonical.content import Citation, Message
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Usage
-from toolwire.runtime.portal import run_sync
+from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.run.citations import find_citations
 from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, RunWarning, StopCause, TextDelta
 from toolwire.runtime.run.state import RunState, run_ended
@@ -51,11 +51,11 @@ class RunFailed(ToolwireError):
 class Run(Generic[OutputT_co]):
     """The result of a run. In asynchronous code, await it first."""
 
-    def __init__(self, state: RunState, *, check: bool = False) -> None:
+    def __init__(self, state: RunState) -> None:
         self._state = state
-        self._check = check
+        self._check = False
         self._end_event: RunEnded | None = None
-        self._task: Awaitable[None] | None = None
+        self._task: asyncio.Future[None] | None = None
         self.calls: list[CallRecord] = []
         self.warnings: list[str] = []
         """Problems that did not stop the run."""
@@ -73,15 +73,20 @@ class Run(Generic[OutputT_co]):
         return f"<Run {self.id}, {self.stopped}: {(self.text if self.ok else self.reason)!r:.200}>"
 
     def check_outcome(self) -> "Run[OutputT_co]":
-        """Return the run; raise `RunFailed` if it failed and was started with `check`."""
+        """Return the run; raise `RunFailed` if it failed and was finished with `check`."""
         if self._check:
             self.raise_for_failure()
         return self
 
-    def attach_task(self, task: "asyncio.Future[None]") -> None:
-        """Set the task that executes the run, for `await`."""
-        task.add_done_callback(lambda _: self.mark_ended())  # a task cancelled before it starts emits no events
-        self._task = task
+    def execute(self, consumption: Coroutine[Any, Any, None], *, check: bool) -> "Run[OutputT_co]":
+        """Consume the events of the run to the end, or in a task if an event loop is running; return the run."""
+        self._check = check
+        if has_running_loop():
+            self._task = asyncio.ensure_future(consumption)
+            self._task.add_done_callback(lambda _: self.mark_ended())  # a task cancelled at once emits no events
+            return self
+        run_sync(consumption)
+        return self.check_outcome()
 
     def raise_for_failure(self) -> None:
         """Raise `RunFailed` if a provider error or a limit stopped the run before its answer was complete."""
@@ -185,7 +190,9 @@ class Run(Generic[OutputT_co]):
 class RunStream(Generic[OutputT_co]):
     """The events of a run, for `for` or `async for`. Afterward, `run` holds the result.
 
-    As a context manager (`with` or `async with`), it cancels a run whose events were not consumed to the end.
+    The run proceeds as its events are read. `finish()`, or `await` in asynchronous code, reads them to the end and
+    returns the run. As a context manager (`with` or `async with`), the stream cancels a run whose events were not
+    consumed to the end.
     """
 
     def __init__(self, run: Run[OutputT_co], events: AsyncGenerator[RunEvent, None]) -> None:
@@ -200,6 +207,19 @@ class RunStream(Generic[OutputT_co]):
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         """Return the events for `async for`."""
         return self._events
+
+    def __await__(self) -> Generator[Any, None, Run[OutputT_co]]:
+        """Execute the run to its end, and return it; raise `RunFailed` if it ends without an answer."""
+        return self.finish().__await__()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `AttributeError` with the places of the attributes that a run has."""
+            hint = ""
+            if hasattr(Run, name) and not name.startswith("_"):
+                hint = f": use `.run.{name}` once the events are read, or `.finish().{name}`, or `await` the stream"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __enter__(self) -> Self:
         return self
@@ -222,16 +242,25 @@ class RunStream(Generic[OutputT_co]):
         """Return the stream of events itself, for `for` or `async for`."""
         return self
 
-    def stream_text(self) -> "TextStream":
-        """Return the pieces of the model's answer, for `for` or `async for`."""
-        return TextStream(self._events)
+    def stream_text(self, *, check: bool = True) -> "TextStream":
+        """Return the pieces of the model's answer, for `for` or `async for`.
+
+        Raises `RunFailed` at the end if the run ends without an answer; with `check=False`, inspect `run`.
+        """
+        return TextStream(self.run, self._events, check=check)
+
+    def finish(self, *, check: bool = True) -> Run[OutputT_co]:
+        """Execute the run to its end, and return it like `Agent.run`: in asynchronous code, to be awaited."""
+        return self.run.execute(_consume(self._events), check=check)
 
 
 class TextStream:
     """The pieces of text of a run, for `for` or `async for`."""
 
-    def __init__(self, events: AsyncIterator[RunEvent]) -> None:
+    def __init__(self, run: Run[Any], events: AsyncIterator[RunEvent], *, check: bool) -> None:
+        self._run = run
         self._events = events
+        self._check = check
 
     def __iter__(self) -> Iterator[str]:
         """Yield the texts in synchronous code."""
@@ -244,6 +273,14 @@ class TextStream:
         async for event in self._events:
             if isinstance(event, TextDelta):
                 yield event.text
+        if self._check:
+            self._run.raise_for_failure()
+
+
+async def _consume(events: AsyncIterator[RunEvent]) -> None:
+    """Read events to the end, and emit their warnings as Python warnings: the caller sees no events."""
+    async for event in events:
+        warn_of(event)
 
 
 async def _next_item(items: AsyncIterator[T]) -> T | None:

@@ -6,9 +6,10 @@ The state of a run: its messages, pending calls and approvals.
 pending calls.
 """
 
+import asyncio
 import json
 from collections.abc import Collection, Generator, Iterable
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -207,14 +208,10 @@ class RunState(Struct, kw_only=True):
     started_at: float = 0.0
     deps: Any = None
     """Dependencies of a run that is executed in single steps."""
-    task: Any = None
-    """Work to await before the state is ready, in asynchronous code."""
 
     def __await__(self) -> Generator[Any, None, "RunState"]:
-        """Wait until the state is ready, in asynchronous code."""
-        task, self.task = self.task, None
-        if task is not None:
-            yield from task.__await__()
+        """Return the state, for `await agent.step(...)` in asynchronous code."""
+        yield from ()
         return self
 
     @property
@@ -280,6 +277,27 @@ class RunState(Struct, kw_only=True):
                 return pending
         pending_ids = ", ".join(pending.id for pending in self.pending) or "none"
         raise ToolwireError(f"no pending call {call_id!r}; pending calls: {pending_ids}")
+
+
+class UnfinishedStep:
+    """A step in asynchronous code, to await; its result is the state."""
+
+    def __init__(self, state: RunState, task: "asyncio.Future[None]") -> None:
+        self._state = state
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, RunState]:
+        """Wait for the end of the step, and return the state."""
+        yield from self._task.__await__()
+        return self._state
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `ToolwireError` for an attribute of the state: without `await`, it would be one from before."""
+            if hasattr(self._state, name) and not name.startswith("_"):
+                raise ToolwireError("the step has not ended; await it first")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def run_ended(state: RunState) -> RunEnded:
