@@ -107,4 +107,10 @@ FH-39 A resumed run does nothing, and its stream can neither be awaited nor has 
 FH-40 A step without `await` shows an empty state, and an agent in `with` fails only at its end.
   -> tests/runtime/run/test_run_streams.py::test_step_that_is_not_awaited_shows_no_state
   -> tests/runtime/run/test_run_streams.py::test_agent_in_asynchronous_code_needs_async_with
+FH-41 Ctrl-C does not end a program while a tool hangs.
+  -> tests/runtime/test_thread_call.py::test_interrupt_ends_a_program_whose_tool_hangs
+FH-42 A tool in a process of its own runs the script a second time, or can't be imported.
+  -> tests/runtime/test_process_call.py::test_script_without_the_guard_is_refused_before_anything_runs_twice
+  -> tests/runtime/test_process_call.py::test_functions_that_no_process_can_import_are_refused_where_defined
+  -> tests/runtime/test_process_call.py::test_function_of_a_program_without_a_file_is_refused
 """)

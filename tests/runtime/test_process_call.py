@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,3 +75,54 @@ def test_functions_that_need_the_process_of_the_agent_are_refused() -> None:
         @tool(process=True)
         def asks(context: ToolContext) -> str:
             return context.id
+
+
+def test_functions_that_no_process_can_import_are_refused_where_defined() -> None:
+    message = "hidden: with process=True, a new process imports the function: define it at the top level of a module"
+    with pytest.raises(InvalidToolFunction, match=message):
+
+        @tool(process=True)
+        def hidden() -> None:
+            """Do nothing."""
+
+    with pytest.raises(InvalidToolFunction, match="at the top level of a module"):
+        tool(name="nameless", process=True)(lambda: None)
+
+
+SCRIPT = """
+import toolwire as tw
+from toolwire.testing import ScriptedModel, call
+
+print("started")
+
+
+@tw.tool(process=True, read_only=True)
+def look() -> str:
+    return "seen"
+
+"""
+RUN = "print(tw.Agent(ScriptedModel(call('look'), 'Done.'), tools=[look]).run('Go.').calls[0].summary)"
+
+
+def run_script(path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a script, as a user does."""
+    path.write_text(text)
+    return subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+
+
+def test_script_without_the_guard_is_refused_before_anything_runs_twice(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    ended = run_script(script, SCRIPT + RUN)
+    assert ended.stdout == "started\n"
+    assert ended.stderr.splitlines()[-1] == (
+        "toolwire.runtime.function_tool.InvalidToolFunction: look: with process=True, a new process imports "
+        f"{script}, which would run again as a whole: put the code that runs the agent below "
+        '`if __name__ == "__main__":`'
+    )
+    ended = run_script(script, f"{SCRIPT}if __name__ == '__main__':\n    {RUN}")
+    assert (ended.stdout, ended.stderr) == ("started\nstarted\nseen\n", "")
+
+
+def test_function_of_a_program_without_a_file_is_refused() -> None:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT + RUN], capture_output=True, text=True, check=False)
+    assert "look: with process=True, a new process imports the function: define it in a file" in ended.stderr

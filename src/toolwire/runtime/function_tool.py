@@ -4,7 +4,6 @@ Parameter types may be any that msgspec or pydantic support. A parameter annotat
 model and receives the context of the call.
 """
 
-import asyncio
 import contextlib
 import inspect
 import re
@@ -21,8 +20,9 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
 from toolwire.codec.suggestions import suggest
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
-from toolwire.runtime.process_call import call_in_process
+from toolwire.runtime.process_call import call_in_process, find_obstacle
 from toolwire.runtime.run.context import RunContext
+from toolwire.runtime.thread_call import call_in_thread
 from toolwire.runtime.tool import Annotations, Arguments, Locus, RateLimit, Tool, ToolContext, ToolError
 from toolwire.runtime.type_schema import convert_value, schema_of
 
@@ -208,6 +208,8 @@ def as_tool(function: Callable[..., Any]) -> Tool:
         raise InvalidToolFunction(
             f"{name}: a function with process=True can't be a coroutine function or take a ToolContext"
         )
+    if options.process and (obstacle := find_obstacle(_inner_function(function))) is not None:
+        raise InvalidToolFunction(f"{name}: {obstacle}")
     docstring = parse_docstring(inspect.getdoc(_inner_function(function)) or "")
     output_schema = options.output_schema
     if output_schema is not None and not isinstance(output_schema, dict):
@@ -335,7 +337,7 @@ class _FunctionCall:
             return await self._function(**kwargs)
         if self._in_process:
             return await call_in_process(self._function, kwargs)
-        value = await asyncio.to_thread(partial(self._call, kwargs))
+        value = await call_in_thread(partial(self._call, kwargs))
         if inspect.isasyncgen(value):
             return await _collect_async(value)
         return await value if inspect.isawaitable(value) else value

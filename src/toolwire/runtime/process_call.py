@@ -1,11 +1,14 @@
 """Calls of Python functions in a process of their own, which can be killed, unlike a thread."""
 
 import asyncio
+import contextlib
 import inspect
 import multiprocessing
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from toolwire.runtime.calls.outputs import collect_items
@@ -15,11 +18,40 @@ _Result = tuple[bool, Any]
 """Whether the function returned, with its value, or else its exception."""
 
 
+def find_obstacle(function: Callable[..., Any]) -> str | None:
+    """Return why a new process can't call the function; None if nothing is known to prevent it."""
+    qualified_name = getattr(function, "__qualname__", "")
+    if "<" in qualified_name:  # `<locals>` or `<lambda>`
+        return "with process=True, a new process imports the function: define it at the top level of a module"
+    path = _reimported_script()
+    if path is None:
+        is_in_file = getattr(sys.modules["__main__"], "__file__", None) is not None
+        if getattr(function, "__module__", "") == "__main__" and not is_in_file:
+            return "with process=True, a new process imports the function: define it in a file"
+        return None
+    with contextlib.suppress(OSError):
+        if "__name__" not in Path(path).read_text(encoding="utf-8", errors="replace"):
+            return (
+                f"with process=True, a new process imports {path}, which would run again as a whole: "
+                'put the code that runs the agent below `if __name__ == "__main__":`'
+            )
+    return None
+
+
+def _reimported_script() -> str | None:
+    """Return the path of the program's main script if new processes import it; None if they do not."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is None:
+        return getattr(main, "__file__", None)
+    is_package = spec.name == "__main__" or spec.name.endswith(".__main__")  # which multiprocessing leaves out
+    return None if is_package else spec.origin
+
+
 async def call_in_process(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     """Call a function in a new process, and return its value; cancellation kills the process.
 
-    The process imports the module of the function, so that must be importable, and a script needs the usual guard
-    `if __name__ == "__main__"`.
+    The process imports the module of the function and the main script; see `find_obstacle`.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

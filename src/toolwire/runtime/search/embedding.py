@@ -11,9 +11,11 @@ import sys
 import warnings
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from toolwire.runtime.search.index import IndexedTool
+from toolwire.runtime.thread_call import call_in_thread
 
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]]
 """A function, or a coroutine function, that returns a vector for each text."""
@@ -67,7 +69,7 @@ class ToolEmbeddings:
         if inspect.iscoroutinefunction(self._embed):
             result = await self._embed(texts)
         else:
-            result = await asyncio.to_thread(self._embed, texts)
+            result = await call_in_thread(partial(self._embed, texts))
             if inspect.isawaitable(result):
                 result = await result
         vectors = [_unit_vector(vector) for vector in result]
