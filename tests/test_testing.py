@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_script_fails_as_a_provider_does_and_when_it_is_too_short() -> None:
 def test_response_breaks_off_behind_its_text(protocol: str | None) -> None:
     model = ScriptedModel(fail("server", "gone", after="It ra"), protocol=protocol)
     stream = Agent(model).stream("Is it raining?")
-    assert "".join(stream.stream_text()) == "It ra"
+    assert "".join(stream.stream_text(check=False)) == "It ra"
     assert (stream.run.stopped, stream.run.reason) == ("failed", "gone")
 
 
@@ -127,3 +128,16 @@ def test_answer_is_encoded_as_the_request_asks_for_it(
     assert script.unplayed == 0
     (answer_part,) = run.messages[3].parts
     assert isinstance(answer_part, ToolCall) == (model is ModelWithoutFormats and output is not str)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fail("rate_limt"), r"kind='rate_limt' is unknown; did you mean \"rate_limit\"\?"),  # type: ignore[arg-type]
+        (lambda: fail(5), "kind=5 is unknown; use one of"),  # type: ignore[arg-type]
+        (lambda: respond("Hi", stop="length"), "stop='length' is unknown; use one of 'end_turn', 'max_tokens'"),  # type: ignore[arg-type]
+    ],
+)
+def test_misspelt_failures_and_stop_reasons_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,6 +1,7 @@
 """Complete tool cycles: the official SDKs accept every step, and ids are stable over several turns."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -247,3 +248,83 @@ def test_losses_of_tools_point_into_the_tools() -> None:
     tools = toolwire.format_tools([*DOTTED_TOOLS, chat_tool("a.b")], "anthropic")
     assert list(tools.names.values()) == ["uber.ride", "a.b"]
     assert {loss.path for loss in tools.losses} == {"/0/name", "/0/parameters", "/2/function/name"}
+
+
+CHAT_REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT_CALL = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+CHAT_RESPONSE: dict[str, Any] = {
+    "id": "r",
+    "model": "m",
+    "choices": [
+        {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [CHAT_CALL]}}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "error", "message"),
+    [
+        ([{"id": "t1", "result": 5}], ValueError, r"outputs\[0\] lacks 'output'; it has 'id', 'result'"),
+        ([{"output": 5}], ValueError, r"outputs\[0\] lacks 'id'; it has 'output'"),
+        (["seen"], TypeError, r"outputs\[0\]='seen' is invalid: use an object {'id', 'output'}"),
+        ("seen", TypeError, "outputs='seen' is invalid: use a list of {'id', 'output'}"),
+        ({"id": "t1", "output": 5}, TypeError, "use a list of {'id', 'output'}"),
+        (None, TypeError, "outputs=None is invalid: use a list"),
+        ([{"id": "t1", "output": object()}], TypeError, "the output of call 't1' is invalid: use a text or JSON data"),
+    ],
+)
+def test_outputs_of_another_form_are_errors_that_show_the_form(
+    outputs: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        toolwire.continue_request(CHAT_REQUEST, CHAT_RESPONSE, outputs, "openai-chat")
+    with pytest.raises(error, match=message):
+        toolwire.format_tool_results([{"id": "t1", "name": "look"}], outputs, "openai-chat")
+
+
+WRONG_CYCLE_OPTIONS: dict[str, tuple[Callable[..., object], str]] = {
+    "calls without ids": (
+        lambda: toolwire.format_tool_results([{"name": "look"}], [], "openai-chat"),
+        r"calls\[0\] lacks 'id'; it has 'name'",
+    ),
+    "name": (
+        lambda: any_function(toolwire.format_tool_result)("t1", 5, "", "openai-chat"),
+        "name=5 is invalid: use a text",
+    ),
+    "id": (
+        lambda: any_function(toolwire.format_tool_result)(5, "look", "", "openai-chat"),
+        "id=5 is invalid: use a text",
+    ),
+    "one tool": (lambda: any_function(toolwire.format_tools)(5, "openai-chat"), "tools=5 is invalid: use a list"),
+    "strict": (
+        lambda: any_function(toolwire.parse_tool_calls)(CHAT_RESPONSE, "openai-chat", strict="yes"),
+        "strict='yes' is invalid: use True or False",
+    ),
+    "parser": (
+        lambda: any_function(toolwire.parse_tool_calls)(CHAT_RESPONSE, "openai-chat", tool_call_parser=[]),
+        r"tool_call_parser=\[\] is invalid: use a text",
+    ),
+    "protocol": (
+        lambda: any_function(toolwire.parse_tool_calls)(CHAT_RESPONSE, []),
+        r"unknown protocol \[\]; expected one of",
+    ),
+    "model": (
+        lambda: any_function(toolwire.check)(CHAT_REQUEST, "openai-chat", model=5),
+        "model=5 is invalid: use a text",
+    ),
+    "compatible": (
+        lambda: any_function(toolwire.check)(CHAT_REQUEST, "openai-chat", compatible="no"),
+        "compatible='no' is invalid: use True or False",
+    ),
+}
+
+
+def any_function(function: Any) -> Any:
+    return function
+
+
+@pytest.mark.parametrize("option", WRONG_CYCLE_OPTIONS)
+def test_options_of_another_type_are_errors_that_say_what_to_write(option: str) -> None:
+    make, message = WRONG_CYCLE_OPTIONS[option]
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

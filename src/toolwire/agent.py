@@ -47,7 +47,10 @@ from toolwire.runtime.run.option_checks import (
     check_agent_options,
     check_deps,
     check_names,
+    check_override,
+    check_run,
     check_types,
+    check_values,
     require_text_list,
 )
 from toolwire.runtime.run.output import OutputType
@@ -147,8 +150,11 @@ class Agent(Generic[OutputT_co, DepsT]):
     ) -> None:
         check_names(settings, Agent.__init__, SETTING_NAMES)
         lists = {"tools": tools, "handoffs": handoffs, "hooks": hooks}
-        check_agent_options(policy=policy, limits=limits, approver=approver, lists=lists)
+        check_agent_options(model=model, policy=policy, limits=limits, approver=approver, journal=journal, lists=lists)
         check_types(instructions=instructions, output=output, deps=deps)
+        counts = {"output_retries": output_retries, "search_above": search_above}
+        functions = {"prepare_tools": prepare_tools, "embed": embed}
+        check_values(name, description, switches={"repair": repair, "code": code}, counts=counts, functions=functions)
         self.name = name
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)
@@ -233,6 +239,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         """
         if self._runs is None:
             raise ToolwireError("cannot detach a run: the agent has no journal")
+        check_run(facts=facts, queue=queue)
         state = self.start(prompt, history=history)
         options = RunOptions(facts=dict(facts or {}), settings=merge_settings(settings))
         model = self._model if isinstance(self._model, str) else getattr(self._model, "name", "")
@@ -314,6 +321,7 @@ class Agent(Generic[OutputT_co, DepsT]):
     ) -> RunOptions:
         """Return the options of a new run."""
         check_names(settings, Agent.run, SETTING_NAMES)
+        check_run(facts=facts)
         check_deps(self._deps_type, deps)
         if session is not None:
             self._require_journal("sessions")
@@ -545,6 +553,7 @@ class Agent(Generic[OutputT_co, DepsT]):
     @contextlib.contextmanager
     def override(self, *, model: Model | str, approver: Approver | None = None) -> Iterator[Self]:
         """Use another model, and another approver if given, for runs that start within the context, as in tests."""
+        check_override(model, approver)
         before = self._model, self._open_model, self._fallbacks, self._approver
         self._model, self._open_model, self._fallbacks, self._approver = model, None, (), approver or self._approver
         try:

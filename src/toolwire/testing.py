@@ -9,7 +9,7 @@ Neither needs a network. `model.requests` holds the requests that the agent made
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.codec.options import require_choice
 from toolwire.journal.runs import RunStore
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.calls.outputs import JsonValue
@@ -51,6 +52,8 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 def respond(*parts: str | Part, stop: StopReason | None = None, usage: Usage | None = None) -> Response:
     """Return a response of texts and calls, for a turn; `stop` replaces the usual stop reason."""
+    if stop is not None:
+        require_choice("stop", stop, get_args(StopReason))
     content = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
     content = tuple(
         replace(part, id=f"call_{number}") if isinstance(part, ToolCall) and part.id is None else part
@@ -68,6 +71,7 @@ def fail(
     kind: ErrorKind = "overloaded", message: str = "scripted failure", *, after: str | ToolCall | None = None
 ) -> Fault:
     """Return a failure of the provider, for a turn; with `after`, the response breaks off behind this text or call."""
+    require_choice("kind", kind, get_args(ErrorKind))
     return Fault(ApiError(kind=kind, message=message), None if after is None else respond(after))
 
 

@@ -15,6 +15,7 @@ from toolwire.canonical.response import INCOMPLETE_STOPS, Response
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolGroup
 from toolwire.codec.interface import ResponseContext, ResponseMapping, Route, Target
 from toolwire.codec.losses import LossReport
+from toolwire.codec.options import require, require_bool, require_text, require_texts
 from toolwire.codec.sensitive_data import check_schemas
 from toolwire.codec.validation import Finding
 from toolwire.codec.wire.reader import validate_json
@@ -111,8 +112,10 @@ def _within_tools(loss: Loss, tools: Sequence[Any]) -> Loss:
     return replace(loss, path=path)
 
 
-def _decode_tools(tools: Sequence[Any]) -> Request:
+def _decode_tools(tools: Any) -> Request:
     """Return a request that declares tools, given as canonical tools or as a Chat Completions list."""
+    is_list = isinstance(tools, Sequence) and not isinstance(tools, str | bytes)
+    require("tools", tools, "a list of declarations", valid=is_list)
     if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
         return Request(origin="", tools=tuple(tools))
     reader = get_codec("openai-chat")
@@ -147,6 +150,8 @@ def parse_tool_calls(
     With `tool_call_parser`, calls that the model wrote as text are returned as well, if `tools` declares them: `auto`
     knows all dialects; or the name of one.
     """
+    require_bool("strict", strict)
+    require_texts(tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
     request = _decode_tools(tools) if tools else None
     encoded = None if request is None else get_codec(protocol).encode_request(request, Target())
     context = ResponseContext(
@@ -197,6 +202,9 @@ def _client_calls(response: Response) -> list[ToolCall]:
 
 def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_error: bool = False) -> Any:
     """Return one tool result as a wire message of the protocol."""
+    require_text("id", id)
+    require_text("name", name)
+    require_bool("is_error", is_error)
     call = ToolCall(id=id, name=name, arguments="")
     return _encode_results([(call, {"id": id, "output": result, "is_error": is_error})], protocol)[0]
 
@@ -208,6 +216,7 @@ def format_tool_results(
 
     `outputs` are `{id, output, is_error?}`; an output that is not a string becomes JSON text.
     """
+    _check_entries("calls", calls, ("id",))
     tool_calls = [
         ToolCall(
             id=call["id"],
@@ -221,10 +230,24 @@ def format_tool_results(
     return _encode_results(_pair_outputs(tool_calls, outputs), protocol)
 
 
+def _check_entries(option: str, entries: Any, fields: Sequence[str]) -> None:
+    """Raise `TypeError` unless an option is a list of objects, and `ValueError` if one lacks a field."""
+    form = f"{{{', '.join(map(repr, fields))}}}"
+    is_list = isinstance(entries, Sequence) and not isinstance(entries, str | bytes)
+    require(option, entries, f"a list of {form}", valid=is_list)
+    for index, entry in enumerate(entries):
+        require(f"{option}[{index}]", entry, f"an object {form}", valid=isinstance(entry, Mapping))
+        for field in fields:
+            if field not in entry:
+                found = ", ".join(map(repr, entry)) or "no fields"
+                raise ValueError(f"{option}[{index}] lacks {field!r}; it has {found}")
+
+
 def _pair_outputs(
     calls: Sequence[ToolCall], outputs: Sequence[Mapping[str, Any]]
 ) -> list[tuple[ToolCall, Mapping[str, Any]]]:
     """Pair each call with its output; every call needs exactly one."""
+    _check_entries("outputs", outputs, ("id", "output"))
     by_id = {output["id"]: output for output in outputs}
     missing = [call.id for call in calls if call.id not in by_id]
     if missing:
@@ -261,7 +284,10 @@ def _result_message(pairs: list[tuple[ToolCall, Mapping[str, Any]]]) -> Message:
 def _tool_result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
     """Build a tool result from an output mapping."""
     value = output["output"]
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the output of call {call.id!r} is invalid: use a text or JSON data ({error})") from None
     content: tuple[Part, ...] = (Text(text=text),)
     status: Literal["ok", "error"] = "error" if output.get("is_error") else "ok"
     native = "custom" if call.shape == "freeform" else call.native
@@ -309,6 +335,8 @@ def check(
 
     `version` selects the API version; `compatible` relaxes the check for servers that imitate the provider.
     """
+    require_bool("compatible", compatible)
+    require_texts(model=model, version=version)
     data = body_bytes(body, protocol)
     try:
         parsed = json.loads(data)

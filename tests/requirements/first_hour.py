@@ -113,4 +113,17 @@ FH-42 A tool in a process of its own runs the script a second time, or can't be 
   -> tests/runtime/test_process_call.py::test_script_without_the_guard_is_refused_before_anything_runs_twice
   -> tests/runtime/test_process_call.py::test_functions_that_no_process_can_import_are_refused_where_defined
   -> tests/runtime/test_process_call.py::test_function_of_a_program_without_a_file_is_refused
+FH-43 A value of another type fails in the middle of a run, or counts as true.
+  -> tests/runtime/test_option_values.py::test_option_of_an_agent
+  -> tests/runtime/test_option_values.py::test_model_of_another_type
+  -> tests/runtime/test_option_values.py::test_option_of_a_tool
+  -> tests/runtime/test_option_values.py::test_option_of_a_run
+  -> tests/runtime/test_option_values.py::test_part_of_an_agent
+FH-44 Results of calls in another form are a `KeyError`.
+  -> tests/test_tool_cycle.py::test_outputs_of_another_form_are_errors_that_show_the_form
+  -> tests/test_tool_cycle.py::test_options_of_another_type_are_errors_that_say_what_to_write
+FH-45 A misspelt option of a translation or of a scripted model is ignored.
+  -> tests/translation/test_options.py::test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones
+  -> tests/translation/test_options.py::test_options_of_streams_are_checked_before_the_first_chunk
+  -> tests/test_testing.py::test_misspelt_failures_and_stop_reasons_are_refused
 """)

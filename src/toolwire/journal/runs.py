@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from toolwire.codec.options import require_text
 from toolwire.journal.leases import LeaseHeartbeat, LeaseTerms, current_holder, decode_holder
 from toolwire.journal.postgres import is_postgres_url
 from toolwire.journal.run_database import PostgresRunDatabase, RunDatabase, SqliteRunDatabase, WaitForChange
@@ -411,6 +412,7 @@ class RunStore:
 
     def find(self, run: str) -> StoredRun:
         """Return a run by its id or a unique prefix of it; `last` is the latest run."""
+        require_text("run", run)
         if run == "last" and (latest := self.latest(1)):
             return latest[0]
         statement = f"SELECT {_RUN_COLUMNS} FROM runs WHERE id >= :run AND id < :last ORDER BY id LIMIT 2"  # noqa: S608 - constant

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from toolwire.codec.options import require_integer
 from toolwire.journal.run_database import RunDatabase
 from toolwire.journal.store import JournalError
 
@@ -64,6 +65,7 @@ class SessionStore:
 
     def latest(self, count: int = 100) -> list[StoredSession]:
         """Return the sessions that changed last, newest first."""
+        require_integer("count", count, 1)
         statement = f"SELECT {_COLUMNS} FROM sessions ORDER BY updated DESC, id LIMIT :count"  # noqa: S608 - constant
         return [StoredSession(*row) for row in self._database.select(statement, {"count": count})]
 
@@ -106,6 +108,8 @@ class SessionStore:
 
 
 def check_session_id(session: str) -> None:
-    """Raise `JournalError` unless a text can be the id of a session."""
+    """Raise `JournalError` unless a text can be the id of a session, and `TypeError` for other values."""
+    if not isinstance(session, str):
+        raise TypeError(f"the id of a session is a text, not {session!r:.50}")
     if not session or len(session) > _MAX_ID_LENGTH or not session.isprintable():
         raise JournalError(f"invalid session id {session[:50]!r}: use 1 to {_MAX_ID_LENGTH} printable characters")

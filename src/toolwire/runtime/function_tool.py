@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import Grammar
+from toolwire.codec.options import require, require_bool, require_choice, require_integer, require_positive
 from toolwire.codec.suggestions import suggest
 from toolwire.runtime.calls.outputs import MAX_ITEMS, TRUNCATION_NOTE, collect_items
 from toolwire.runtime.process_call import call_in_process, find_obstacle
@@ -128,6 +129,22 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     approval_reason: Callable[[Any], str | None] = lambda _: None
     requires_human: Callable[[Any], bool] = lambda _: False
     resources: Callable[[Any], frozenset[str] | None] = lambda _: frozenset()
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` or `ValueError` for an option that would fail at the first call."""
+        require("name", self.name, "a text", valid=self.name is None or isinstance(self.name, str))
+        require("description", self.description, "a text", valid=isinstance(self.description, str | None))
+        for switch in (*Annotations.__struct_fields__, "defer", "process", "resumable"):
+            require_bool(switch, getattr(self.annotations if hasattr(self.annotations, switch) else self, switch))
+        require_choice("locus", self.locus, get_args(Locus))
+        require("grammar", self.grammar, "a Grammar", valid=isinstance(self.grammar, Grammar | None))
+        require_positive("timeout", self.timeout)
+        require("rate", self.rate, "tw.RateLimit(calls=5)", valid=isinstance(self.rate, RateLimit | None))
+        require_integer("output_limit", self.output_limit, 1)
+        require_integer("retries", self.retries, 0)
+        for function in ("preview", "approval_reason", "requires_human", "resources"):
+            value = getattr(self, function)
+            require(function, value, "a function of the call's arguments", valid=callable(value))
 
 
 _APPROVAL_HINT = "all calls need approval, except those that a rule of the agent's policy or `read_only` allows"

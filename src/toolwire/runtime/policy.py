@@ -123,8 +123,12 @@ class Policy:
                 raise PolicyError(f"expected a list of rules: Policy({verdict}=[{texts!r}])")
             if not isinstance(texts, Iterable):
                 raise PolicyError(f"expected a list of rules, not {verdict}={texts!r}: '*' matches every tool")
+        source: Any = rules
+        given = tuple(source) if isinstance(source, Iterable) else (source,)
+        if not all(isinstance(rule, Rule) for rule in given):
+            raise PolicyError("rules are Rule objects: pass texts as allow=[...], ask=[...] or deny=[...]")
         parsed = [parse_rule(verdict, text) for verdict, texts in texts_by_verdict for text in texts]
-        self.rules: tuple[Rule, ...] = (*rules, *parsed)
+        self.rules: tuple[Rule, ...] = (*given, *parsed)
 
     def with_rules(self, *rules: Rule) -> "Policy":
         """Return a policy with more rules."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import multiprocessing
+import re
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -13,6 +14,8 @@ from typing import Any
 
 from toolwire.runtime.calls.outputs import collect_items
 from toolwire.runtime.tool import ToolError
+
+_GUARD = re.compile("__(mp_)?main__|parent_process")
 
 _Result = tuple[bool, Any]
 """Whether the function returned, with its value, or else its exception."""
@@ -30,7 +33,7 @@ def find_obstacle(function: Callable[..., Any]) -> str | None:
             return "with process=True, a new process imports the function: define it in a file"
         return None
     with contextlib.suppress(OSError):
-        if "__name__" not in Path(path).read_text(encoding="utf-8", errors="replace"):
+        if _GUARD.search(Path(path).read_text(encoding="utf-8", errors="replace")) is None:
             return (
                 f"with process=True, a new process imports {path}, which would run again as a whole: "
                 'put the code that runs the agent below `if __name__ == "__main__":`'

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct, field
 from toolwire.canonical.content import Citation, Part, ScreenObservation
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
+from toolwire.codec.options import require_integer, require_positive
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
 from toolwire.runtime.run.budget import ParentRun
@@ -39,6 +40,11 @@ class RateLimit(Struct, frozen=True):
 
     calls: int
     seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` or `ValueError` for a limit that is no number, or not positive."""
+        require_integer("calls", self.calls, 1)
+        require_positive("seconds", self.seconds)
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):

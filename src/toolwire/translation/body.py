@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from types import NoneType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import CHAT, HOST_NAMES, profile_named
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target, TextRecovery
 from toolwire.codec.losses import UNLOCATED, LossReport
+from toolwire.codec.options import require, require_choice, require_texts
 from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.codec.wire.surrogates import decode_repaired
 from toolwire.protocols import PROTOCOLS
@@ -68,6 +69,14 @@ Body = bytes | bytearray | str | dict[str, Any] | list[Any]
 BodyKind = Literal["request", "response", "error"]
 HostedTools = Literal["drop", "function", "refuse"]
 Caching = Literal["auto", "off"]
+_CHOICES: dict[str, tuple[str | bool | None, ...]] = {
+    "strict": (False, True, "error"),
+    "binary_results": ("native", "summary"),
+    "hosted_tools": get_args(HostedTools),
+    "cache": get_args(Caching),
+    "stream": (None, True, False),
+}
+"""The values of options, by their names."""
 
 
 class Translation:
@@ -152,6 +161,10 @@ def translate(
 
     """
     reader, writer = get_codec(source), get_codec(target)
+    _check_choices(strict=strict, binary_results=binary_results, hosted_tools=hosted_tools, cache=cache, stream=stream)
+    texts = {"tool_call_parser": tool_call_parser, "reasoning_parser": reasoning_parser}
+    require_texts(model=model, version=version, site=site, title=title, **texts)
+    recovery = text_recovery(tool_call_parser, reasoning_parser, model)
     data = body_bytes(body, source)
     profile = get_host_profile(host, target if kind == "request" else source)
     match kind:
@@ -160,7 +173,6 @@ def translate(
             options = replace(options, binary_results=binary_results, hosted_tools=hosted_tools)
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key, cache=cache)
         case "response":
-            recovery = text_recovery(tool_call_parser, reasoning_parser, model)
             context = response_context(request, reader, writer, hosted_tools, profile, recovery=recovery)
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
@@ -171,6 +183,12 @@ def translate(
     if strict or encoded_body.report.has_constraint:
         raise_for_losses(translation.losses, target, strict=strict)
     return translation
+
+
+def _check_choices(**options: object) -> None:
+    """Raise `ValueError` for an option that has none of its values."""
+    for option, value in options.items():
+        require_choice(option, value, _CHOICES[option])
 
 
 _EncodedWithLosses = tuple[EncodedBody, Callable[[], list[Loss]]]
@@ -241,7 +259,7 @@ def get_codec(name: str) -> Codec:
     """Return the codec of a protocol by its name; raise `ValueError` if there is none."""
     try:
         return PROTOCOLS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # a list is no key
         raise ValueError(f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}") from None
 
 
@@ -249,7 +267,7 @@ def get_host_profile(host: str, protocol: str = CHAT) -> HostProfile:
     """Return the profile of a server by its name and protocol; raise `ValueError` if there is none."""
     try:
         return profile_named(host, protocol)
-    except KeyError:
+    except (KeyError, TypeError):  # a list is no key
         raise ValueError(f"unknown host profile {host!r}; expected one of {', '.join(HOST_NAMES)}") from None
 
 
@@ -368,6 +386,9 @@ def translate_stream(
     The other parameters are the same as in `translate`.
     """
     reader, writer = get_codec(source), get_codec(target)
+    _check_choices(hosted_tools=hosted_tools)
+    require_texts(model=model, tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
+    require("chunks", chunks, "bytes, or an iterable of bytes", valid=not isinstance(chunks, str))
     recovery = text_recovery(tool_call_parser, reasoning_parser, model)
     context = response_context(request, reader, writer, hosted_tools, get_host_profile(host, source), recovery=recovery)
     context = replace(context, envelope_key=envelope_key)

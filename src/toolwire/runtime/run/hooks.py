@@ -17,6 +17,7 @@ from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
+from toolwire.codec.options import require
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.admission import apply_policy
 from toolwire.runtime.calls.outputs import as_output
@@ -78,6 +79,12 @@ class Hooks(Struct, frozen=True, kw_only=True):
     after_model: AfterModel | None = None
     before_tool: BeforeTool | None = None
     after_tool: AfterTool | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for a hook that is no function."""
+        for name in self.__struct_fields__:
+            hook = getattr(self, name)
+            require(name, hook, "a function of the RunContext", valid=hook is None or callable(hook))
 
 
 class RecordedHookOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):

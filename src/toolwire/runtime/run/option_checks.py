@@ -3,9 +3,12 @@
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from toolwire.codec.options import require, require_bool, require_integer, require_text
 from toolwire.codec.suggestions import suggest
+from toolwire.journal.runs import RunStore
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.run.hooks import Hooks
 from toolwire.runtime.run.limits import RunLimits
@@ -58,25 +61,96 @@ def check_names(options: Mapping[str, object], function: Callable[..., object], 
 
 
 def require_text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts of an option as a tuple; raise `TypeError` for a string, which is a sequence of texts, too."""
+    """Return the texts of an option as a tuple; raise `TypeError` for a string, which is a sequence of texts, too.
+
+    The error leaves the values out: they may be secrets.
+    """
     if isinstance(values, str):
         raise TypeError(f"{option} must be a list of texts, not one text")
+    items: Any = values
+    if not isinstance(items, Iterable) or not all(isinstance(item, str) for item in items):
+        raise TypeError(f"{option} must be a list of texts")
     return tuple(values)
 
 
+def _check_model(model: object) -> None:
+    """Raise `TypeError` for a model that is neither a name nor an object with the methods of `tw.Model`."""
+    is_model = isinstance(getattr(model, "name", None), str) and callable(getattr(model, "stream", None))
+    require(
+        "model",
+        model,
+        "a name such as 'anthropic/claude-sonnet-4-5', or a tw.Model, such as toolwire.testing.ScriptedModel(...)",
+        valid=model is None or isinstance(model, str) or (is_model and not isinstance(model, type)),
+    )
+
+
+def _check_approver(approver: object) -> None:
+    """Raise `TypeError` for an approver that can't be asked."""
+    if approver is not None and not inspect.iscoroutinefunction(getattr(approver, "approve", None)):
+        raise TypeError(f"approver={approver!r} is invalid: use an object with `name` and `async def approve`")
+
+
+def _check_journal(journal: object) -> None:
+    """Raise `TypeError` for a journal that is neither a store nor a place of one."""
+    is_place = journal is None or isinstance(journal, Path | str | RunStore)
+    require("journal", journal, "a path such as 'runs.db', or the URL of a database", valid=is_place)
+
+
+def check_override(model: object, approver: object) -> None:
+    """Raise `TypeError` for what can't take the place of a model or an approver."""
+    _check_model(model)
+    _check_approver(approver)
+
+
+def check_values(
+    name: object,
+    description: object,
+    *,
+    switches: Mapping[str, object],
+    counts: Mapping[str, object],
+    functions: Mapping[str, object],
+) -> None:
+    """Raise `TypeError` or `ValueError` for a text, a switch, a count or a function that is something else."""
+    require("name", name, "a text that is not empty", valid=isinstance(name, str) and name != "")
+    require_text("description", description)
+    for option, value in switches.items():
+        require_bool(option, value)
+    for option, value in counts.items():
+        require_integer(option, value, 0)
+    for option, value in functions.items():
+        require(option, value, "a function", valid=value is None or callable(value))
+
+
+def check_run(*, facts: object, queue: object = None) -> None:
+    """Raise `TypeError` for facts that are no texts, and a queue that is no name."""
+    is_text_map = isinstance(facts, Mapping) and all(isinstance(one, str) for pair in facts.items() for one in pair)
+    require("facts", facts, "a dict of texts", valid=facts is None or is_text_map)
+    require("queue", queue, "the name of a queue", valid=queue is None or isinstance(queue, str))
+
+
 def check_agent_options(
-    *, policy: object, limits: object, approver: object, lists: Mapping[str, Sequence[object]]
+    *,
+    model: object,
+    policy: object,
+    limits: object,
+    approver: object,
+    journal: object,
+    lists: Mapping[str, Sequence[object]],
 ) -> None:
     """Raise `TypeError` for an option of the wrong type, which would fail in the middle of a run."""
+    _check_model(model)
     if policy is not None and not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is invalid: use tw.Policy(allow=[...], ask=[...], deny=[...])")
     if limits is not None and not isinstance(limits, RunLimits):
         raise TypeError(f"limits={limits!r} is invalid: use tw.RunLimits(turns=..., tokens=...)")
-    if approver is not None and not inspect.iscoroutinefunction(getattr(approver, "approve", None)):
-        raise TypeError(f"approver={approver!r} is invalid: use an object with `name` and `async def approve`")
+    _check_approver(approver)
+    _check_journal(journal)
     for name, values in lists.items():
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise TypeError(f"{name} must be a list: write {name}=[...]")
+    for one in lists.get("handoffs", ()):
+        if not hasattr(one, "handoffs"):
+            raise TypeError(f"{one!r:.100} is no agent: write handoffs=[tw.Agent(...)]")
     for one in lists.get("hooks", ()):
         if not isinstance(one, Hooks):
             raise TypeError(f"{one!r} is no tw.Hooks: write hooks=[tw.Hooks(before_model=...)]")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast
 from toolwire.canonical.content import Citation, Message
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Usage
+from toolwire.codec.options import require_bool
 from toolwire.runtime.portal import has_running_loop, run_sync
 from toolwire.runtime.run.citations import find_citations
 from toolwire.runtime.run.events import CallEnded, CallRecord, RunEnded, RunEvent, RunWarning, StopCause, TextDelta
@@ -251,6 +252,7 @@ class RunStream(Generic[OutputT_co]):
 
     def finish(self, *, check: bool = True) -> Run[OutputT_co]:
         """Execute the run to its end, and return it like `Agent.run`: in asynchronous code, to be awaited."""
+        require_bool("check", check)
         return self.run.execute(_consume(self._events), check=check)
 
 
@@ -258,6 +260,7 @@ class TextStream:
     """The pieces of text of a run, for `for` or `async for`."""
 
     def __init__(self, run: Run[Any], events: AsyncIterator[RunEvent], *, check: bool) -> None:
+        require_bool("check", check)
         self._run = run
         self._events = events
         self._check = check

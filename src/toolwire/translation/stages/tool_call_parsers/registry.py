@@ -190,5 +190,5 @@ def check_parser_names(tool_calls: str, reasoning: str) -> None:
         ("tool_call_parser", tool_calls, DIALECTS),
         ("reasoning_parser", reasoning, _REASONING_PARSERS),
     ):
-        if name not in ("auto", "off") and name not in known:
+        if name not in ("auto", "off", *known):
             raise ValueError(f"unknown {setting} {name!r}; expected auto, off, {', '.join(sorted(known))}")

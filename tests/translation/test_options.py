@@ -1,0 +1,54 @@
+"""Options of translations: a misspelt word or a value of another type is an error, never ignored."""
+
+from typing import Any
+
+import pytest
+
+import toolwire as tw
+
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+translate: Any = tw.translate
+translate_stream: Any = tw.translate_stream
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strict": "eror"}, r"strict='eror' is unknown; did you mean \"error\"\?"),
+        ({"strict": 5}, "strict=5 is unknown; use one of False, True, 'error'"),
+        ({"cache": "atuo"}, r"cache='atuo' is unknown; did you mean \"auto\"\?"),
+        ({"hosted_tools": "refuze"}, r"hosted_tools='refuze' is unknown; did you mean \"refuse\"\?"),
+        ({"binary_results": "sumary"}, r"binary_results='sumary' is unknown; did you mean \"summary\"\?"),
+        ({"tool_call_parser": "atuo"}, "unknown tool_call_parser 'atuo'; expected auto"),
+        ({"reasoning_parser": "x"}, "unknown reasoning_parser 'x'; expected auto"),
+        ({"tool_call_parser": 5}, "tool_call_parser=5 is invalid: use a text"),
+        ({"model": 5}, "model=5 is invalid: use a text"),
+        ({"version": 5}, "version=5 is invalid: use a text"),
+        ({"site": 5}, "site=5 is invalid: use a text"),
+        ({"title": 5}, "title=5 is invalid: use a text"),
+        ({"stream": "no"}, "stream='no' is unknown; use one of None, True, False"),
+        ({"host": []}, r"unknown host profile \[\]; expected one of"),
+        ({"kind": "reply"}, "unknown kind 'reply'; expected request"),
+    ],
+)
+def test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        translate(REQUEST, "openai-chat", "anthropic", **options)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options", "message"),
+    [
+        ([b""], {"hosted_tools": "refuze"}, r"did you mean \"refuse\"\?"),
+        ([b""], {"model": 5}, "model=5 is invalid: use a text"),
+        ([b""], {"tool_call_parser": "atuo"}, "unknown tool_call_parser 'atuo'"),
+        ("data: {}", {}, "chunks='data: {}' is invalid: use bytes, or an iterable of bytes"),
+    ],
+)
+def test_options_of_streams_are_checked_before_the_first_chunk(
+    chunks: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        translate_stream(chunks, "openai-chat", "anthropic", **options)
