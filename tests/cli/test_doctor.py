@@ -96,6 +96,21 @@ def test_aliases_are_checked_on_the_simulator(tmp_path: Path) -> None:
     assert "problem  alias slow: unknown provider 'opnai' in model 'opnai/x' (did you mean" in result.output
 
 
+def test_misspelled_rules_are_problems(tmp_path: Path) -> None:
+    rules = ["write_fil", "write_file(file_pth=*)", "pay", "one__pay", "computer(url=*)", "write_file(file_path=*)"]
+    result = doctor(tmp_path, f'[policy]\ndeny = {json.dumps(rules)}\n[mcp.servers.one]\ncommand = "one"\n')
+    assert result.exit_code == 1
+    lines = [line for line in result.output.splitlines() if " policy" in line]
+    assert [line[:25] for line in lines] == [
+        "problem  policy.deny[0]: ",
+        "problem  policy.deny[1]: ",
+        "ok       policy.deny[2]: ",
+    ]
+    assert "unknown tool 'write_fil' (did you mean \"write_file\"" in lines[0]
+    assert "write_file has no argument 'file_pth' (did you mean \"file_path\"?)" in lines[1]
+    assert doctor(tmp_path, f"[policy]\ndeny = {json.dumps(rules[4:])}").output.count("ok       policy: 2 rules\n") == 1
+
+
 def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     config = '[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     with serve_app(build_silent_app(config)) as url, serve_app(Simulator()) as other:

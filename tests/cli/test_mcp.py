@@ -153,6 +153,31 @@ def test_serve_over_stdio_applies_rules(version: str, tmp_path: Path, monkeypatc
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("one__echo(wrd=*)", "Error: the rule 'deny one__echo(wrd=*)' never applies: one__echo has no argument 'wrd'"),
+        ("one__ech", "the rule 'deny one__ech' restricts nothing: unknown tool 'one__ech' (did you mean \"one__echo\""),
+        ("on__echo", "Error: --deny on__echo: unknown tool 'on__echo'"),
+    ],
+)
+def test_misspelled_rule_for_a_tool_of_a_server_is_named(tmp_path: Path, rule: str, problem: str) -> None:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    write_config(tmp_path, one={"tools": [{"name": "echo", "inputSchema": schema}]})
+    settings = serve_config(tmp_path, "2025-11-25", "--servers-only", "--deny", rule)
+    process = subprocess.run(
+        [settings.command or "", *settings.args],
+        stdin=subprocess.DEVNULL,
+        env=os.environ | settings.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    assert problem in process.stderr
+    assert process.returncode == (2 if problem.startswith("Error") else 0)
+
+
 def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
     write_config(tmp_path, one={"tools": [tool_definition("echo")]})
     folder = tmp_path / "work"

@@ -79,6 +79,38 @@ def test_rule_of_an_mcp_server_that_names_no_tool_is_refused(
     assert (code, f"{option} read_fiel: unknown tool 'read_fiel' (did you mean \"read_file\"" in output) == (2, True)
 
 
+@pytest.mark.parametrize("option", ["--allow", "--deny"])
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("write_file(file_pth=*)", "write_file has no argument 'file_pth' (did you mean \"file_path\"?)"),
+        ("*(file_pth=*)", "no tool that '*' matches has the argument 'file_pth' (did you mean \"file_path\"?)"),
+        ("apply_patch(path=*)", "apply_patch has no argument 'path' (did you mean \"file_path\"?)"),
+    ],
+)
+def test_rule_with_an_unknown_argument_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, rule: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for command in (("ask", "hi"), ("mcp", "serve")):
+        code, output = run(*command, option, rule)
+        assert (code, f"{option} {rule}: {problem}" in output) == (2, True), output
+
+
+def test_rules_are_checked_beside_mcp_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a name that a tool of a server may have is checked later, when the servers list their tools."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    Path("toolwire.toml").write_text('[mcp.servers.files]\ncommand = "false"\n')
+    monkeypatch.setenv("TOOLWIRE_CONFIG", "toolwire.toml")
+    for rule in ("write_fil", "write_file(file_pth=*)", "fils__write"):
+        assert run("ask", "hi", "--deny", rule)[0] == 2, rule
+        assert run("mcp", "serve", "--deny", rule)[0] == 2, rule
+    code, output = run("ask", "hi", "--deny", "files__write", "--deny", "*(anything=*)", "--deny", "f*")
+    assert code == 0, output
+
+
 @pytest.mark.parametrize("kind", ["request", "response"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_empty_body_is_refused(protocol: str, kind: str) -> None:

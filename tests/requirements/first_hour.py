@@ -126,4 +126,13 @@ FH-45 A misspelt option of a translation or of a scripted model is ignored.
   -> tests/translation/test_options.py::test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones
   -> tests/translation/test_options.py::test_options_of_streams_are_checked_before_the_first_chunk
   -> tests/test_testing.py::test_misspelt_failures_and_stop_reasons_are_refused
+FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
+  -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
+  -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers
+  -> tests/cli/test_mcp.py::test_misspelled_rule_for_a_tool_of_a_server_is_named
+  -> tests/cli/test_doctor.py::test_misspelled_rules_are_problems
+  -> tests/gateway/server/test_launch.py::test_misspelled_rules_are_noted
+  -> tests/gateway/rounds/test_route_tools.py::test_misspelled_rules_are_logged_once
+  -> tests/runtime/test_rule_checks.py::test_rule_with_an_argument_that_its_tool_lacks_is_an_error
+  -> tests/runtime/test_rule_checks.py::test_restriction_of_an_unknown_tool_is_a_warning
 """)

@@ -162,6 +162,7 @@ Action = (
 
 
 ACTION_KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__)
+ACTION_FIELDS = ("kind", *dict.fromkeys(name for kind in Action.__args__ for name in kind.__struct_fields__))
 
 
 class SafetyCheck(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -6,7 +6,7 @@ The options are stored with the run, so that `toolwire runs resume` can build th
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -36,10 +36,13 @@ from toolwire.gateway.providers.discovery import configured_providers
 from toolwire.installation import require_extra
 from toolwire.journal.runs import RunStore
 from toolwire.runtime.calls.approval import Approver
+from toolwire.runtime.mcp.config import may_be_tool_of
 from toolwire.runtime.model import Model
-from toolwire.runtime.policy import Policy
+from toolwire.runtime.policy import Policy, parse_rule
+from toolwire.runtime.rule_checks import OWN_TOOLS, describe_unknown_argument, is_exact
 from toolwire.runtime.run.limits import RunLimits
-from toolwire.runtime.tool import Tool, ToolSource
+from toolwire.runtime.tool import SupportsStaticTools, Tool, Toolset, ToolSource
+from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from toolwire.runtime.tools.browser.toolset import Browser
@@ -154,7 +157,7 @@ def build_agent(
     rules = config.policy
     tool_sources = build_tools(job, config) if tools is None else tools
     if tools is None:
-        check_rules({"--allow": job.allow, "--deny": job.deny}, tool_sources)
+        check_rules({"--allow": job.allow, "--deny": job.deny}, tool_sources, config.mcp.servers if job.tools else ())
     return Agent(
         job.model if model is None else model,
         tools=tool_sources,
@@ -172,25 +175,41 @@ def build_agent(
     )
 
 
-# The tools that an agent adds itself. The module of the first one needs an extra.
-_AGENT_TOOLS = ("run_code", "find_tools")
+def check_rules(
+    rules: Mapping[str, Sequence[str]], tool_sources: "Sequence[ToolSource]", servers: Collection[str] = ()
+) -> None:
+    """Raise `BadInput` for a rule of an option of the command line that can't apply, and would be ignored.
 
-
-def check_rules(rules: Mapping[str, Sequence[str]], tool_sources: "Sequence[ToolSource]") -> None:
-    """Raise `BadInput` for a rule of an option of the command line that names no tool, which would be ignored.
-
-    The tools of MCP servers are not known before the servers run, so with these, any name may be right.
+    The tools of the MCP `servers` are not known before these run, so any name that they may have may be right.
     """
-    from toolwire.runtime.policy import parse_rule
-
-    names = [source.name for source in tool_sources if isinstance(source, Tool)]
-    if not names or len(names) < len(tool_sources):
+    tools = [tool for source in tool_sources for tool in _static_tools(source)]
+    names = [tool.name for tool in tools]
+    unlisted = {source.name for source in tool_sources if isinstance(source, Toolset) and not _static_tools(source)}
+    if not (names or servers) or not unlisted.issubset(servers):
         return
     for option, texts in rules.items():
         for text in texts:
-            pattern = parse_rule("allow", text).tool
-            if not any(fnmatchcase(name, pattern) for name in (*names, *_AGENT_TOOLS)):
-                raise BadInput(f"{option} {text}: {unknown_name('tool', pattern, names)}")
+            rule = parse_rule("allow", text)
+            is_known = any(fnmatchcase(name, rule.tool) for name in (*names, *OWN_TOOLS))
+            may_be_remote = not is_exact(rule) or any(may_be_tool_of(rule.tool, server) for server in servers)
+            if not is_known and not (servers and may_be_remote):
+                raise BadInput(f"{option} {text}: {unknown_name('tool', rule.tool, names or OWN_TOOLS)}")
+            problem = describe_unknown_argument(rule, tools) if is_exact(rule) or not servers else None
+            if problem is not None:
+                raise BadInput(f"{option} {text}: {problem}")
+
+
+def _static_tools(source: ToolSource) -> "Sequence[Tool]":
+    """Return the tools of a source that are known before a run."""
+    match source:
+        case Tool():
+            return [source]
+        case SupportsStaticTools():
+            return source.static_tools()
+        case Toolset():
+            return ()
+        case _:
+            return list(Toolbox([source]).static_tools.values())
 
 
 def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":

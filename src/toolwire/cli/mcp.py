@@ -249,8 +249,7 @@ def serve(
 
         tools = [] if servers_only else built_in_tools(workspace, config, [file.path for file in loaded.files])
         sources = [*tools, *(source for path in modules for source in load_tools(path))]
-        if not config.mcp.servers:
-            check_rules({"--allow": allow, "--ask": ask, "--deny": deny}, sources)
+        check_rules({"--allow": allow, "--ask": ask, "--deny": deny}, sources, config.mcp.servers)
         if address is None and sys.stdin.isatty():
             note = "serving MCP on stdin and stdout, for a client that starts this command; --http serves HTTP"
             print_line(note, err=True)
@@ -263,21 +262,26 @@ async def _run_server(
     """Serve the tools, over HTTP at `address` or else over stdio, until the client or the user ends it."""
     from toolwire.runtime.mcp.server import ToolServer, serve_stdio
     from toolwire.runtime.mcp.tool_runner import ToolRunner
+    from toolwire.runtime.rule_checks import check_arguments, find_unused_restrictions
     from toolwire.runtime.tool import SupportsChangeNotice
     from toolwire.runtime.toolbox import Toolbox
 
     static_toolbox = Toolbox(sources)
     toolsets = _build_toolsets(config, reserved_names=static_toolbox.static_names)
     toolbox = Toolbox([*sources, *toolsets])
-    await toolbox.open()
+    printed = set[str]()
 
     async def list_tools() -> "list[Tool]":
         """Return all tools that are available now, and print the warnings of their servers."""
         catalog = await toolbox.catalog()
-        for text in toolbox.take_warnings():
+        unused = find_unused_restrictions(policy, catalog.tools.values()) if toolbox.lists_all_tools else ()
+        warnings = [*toolbox.take_warnings(), *(text for text in unused if text not in printed)]
+        printed.update(warnings)
+        for text in warnings:
             click.echo(text, err=True)
         return list(catalog.tools.values())
 
+    check_arguments(policy, {tool.name: tool for tool in await list_tools()})
     runner = ToolRunner(toolbox, policy, redactor=_build_redactor(config))
     server = ToolServer(list_tools, runner)
     tasks = set[asyncio.Task[None]]()

@@ -12,6 +12,7 @@ from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.keys.ledger import POSTGRES_SCHEMA as POSTGRES_LEDGER
 from toolwire.gateway.observability.metrics import open_breakers
+from toolwire.gateway.policy_check import find_unused_rules
 from toolwire.gateway.providers.discovery import (
     discover_providers,
     find_listener,
@@ -69,7 +70,7 @@ async def diagnose(
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
         detail = f"none configured; using the built-in simulator, which answers to any model name (no {names})"
         findings.append(Finding("providers", detail))
-    findings += check_variables(config)
+    findings += [*check_variables(config), *check_policy(config)]
     transport = Transport()
     try:
         findings += await check_providers(providers.values(), variables, transport, timeout)
@@ -162,6 +163,15 @@ def check_variables(config: Config) -> Iterator[Finding]:
             yield Finding(f"MCP server {name}", server.unavailable_reason, "set it, or disable the server")
     if (reason := describe_unset(msgspec.structs.asdict(config.search))) is not None:
         yield Finding("web search", reason, "set it, or remove [search]")
+
+
+def check_policy(config: Config) -> Iterator[Finding]:
+    """Yield a finding for each rule of `[policy]` that applies to no known tool, or one if all do."""
+    unused = list(find_unused_rules(config))
+    for rule in unused:
+        yield Finding(rule.key, f"{rule.problem}, so the rule applies to nothing", rule.advice)
+    if not unused and (count := sum(map(len, config.policy.rules_by_verdict.values()))):
+        yield Finding("policy", f"{count} {'rule' if count == 1 else 'rules'}")
 
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:

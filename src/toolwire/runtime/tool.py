@@ -190,6 +190,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     """Resources that a call changes. Calls that share one run one after the other; None means all resources."""
     subcalls: Callable[[Arguments], Sequence[Arguments] | None] | None = None
     """The calls that a call consists of, such as the commands of a shell line; None if it can't be analyzed."""
+    subcall_arguments: tuple[str, ...] = ()
+    """Arguments of subcalls that `parameters` does not list; rules may match them, too."""
     is_read_only: Callable[[Arguments], bool] = lambda _: False
     """Subcalls for which this is True need no `allow` rule."""
     approval_reason: Callable[[Arguments], str | None] = lambda _: None

@@ -5,7 +5,7 @@ Toolsets are listed again before every turn, because a server may add or remove 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolwire.canonical.errors import ToolwireError
@@ -54,6 +54,8 @@ class Toolbox:
     warnings: list[str]
     """Problems that stop nothing, collected until `take_warnings` is called."""
 
+    lists_all_tools: bool
+    """Every toolset listed tools for the last catalog: none is disabled or down."""
     hosted: HostedTools
     """Tools that providers may run."""
 
@@ -61,6 +63,7 @@ class Toolbox:
         self.recent_calls = {}
         self.locks = ResourceLocks()
         self.warnings = []
+        self.lists_all_tools = False
         self._static_tools: dict[str, Tool] = {}
         self._native_tools: list[NativeTool] = []
         self._toolsets: list[Toolset] = []
@@ -89,6 +92,11 @@ class Toolbox:
     def static_names(self) -> list[str]:
         """Names of the tools that belong to no toolset."""
         return list(self._static_tools)
+
+    @property
+    def static_tools(self) -> Mapping[str, Tool]:
+        """Tools that belong to no toolset, by name."""
+        return self._static_tools
 
     def _add(self, tool: Tool) -> None:
         """Add a tool; raise `DuplicateToolName` or `InvalidSchema` if it is unusable."""
@@ -122,17 +130,17 @@ class Toolbox:
         """Return the tools available now, opening the toolsets if needed."""
         await self.open()
         tools = dict(self._static_tools)
-        for toolset in self._open_toolsets:
-            await self._add_toolset_tools(toolset, tools)
+        counts = [await self._add_toolset_tools(toolset, tools) for toolset in self._open_toolsets]
+        self.lists_all_tools = all(counts) and len(counts) == len(self._toolsets)
         return ToolCatalog(tools, tuple(self._native_tools))
 
-    async def _add_toolset_tools(self, toolset: Toolset, tools: dict[str, Tool]) -> None:
-        """Add the valid tools of one toolset to `tools`, with a warning for each one skipped."""
+    async def _add_toolset_tools(self, toolset: Toolset, tools: dict[str, Tool]) -> int:
+        """Add the valid tools of one toolset to `tools`, with a warning for each one skipped; return their number."""
         try:
             listed = await toolset.tools()
         except Exception as error:  # noqa: BLE001 - a broken toolset must not stop the others
             self.warnings.append(f"{toolset.name}: listing its tools failed: {error}")
-            return
+            return 0
         if isinstance(toolset, SupportsWarnings):
             self.warnings += toolset.take_warnings()
         for tool in listed:
@@ -145,6 +153,7 @@ class Toolbox:
                 self.warnings.append(f"{toolset.name}: {error}")
                 continue
             tools[tool.name] = tool
+        return len(listed)
 
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call and clear them."""

@@ -19,11 +19,16 @@ from tests.support.mcp.toolsets import SCRIPTED_SERVER
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.canonical.content import Text, ToolCall, ToolResult
 from toolwire.canonical.fold import fold
+from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import ResponseContext, Route
-from toolwire.gateway.config import ConfigError, parse_config
+from toolwire.gateway.config import ConfigError, RouteSection, parse_config
+from toolwire.gateway.exchange.routing import Backend
+from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.mcp.config import McpToolNames
+from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames
+from toolwire.runtime.policy import Policy
+from toolwire.upstream.provider import Provider
 
 SEVEN = list(PROTOCOLS)
 SHOWN = {"anthropic": "mcp_tool_use", "openai-responses": "mcp_call"}
@@ -163,6 +168,38 @@ def test_call_without_an_allow_rule_is_denied() -> None:
         assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
         assert "no rule allows it, and no approver is available" in str(after.messages)
         assert decoded["content"][0]["text"] == "I may not."
+
+    run_async(work())
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("one__ech", "unknown tool 'one__ech' (did you mean \"one__echo\"?)"),
+        ("one__echo(wrd=*)", "one__echo has no argument 'wrd' (did you mean \"word\"?)"),
+        ("one__echo(word=*)", None),
+        ("two__echo", None),  # of a server that this route does not have
+    ],
+)
+def test_misspelled_rules_are_logged_once(rule: str, problem: str | None) -> None:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    server = McpServerConfig(
+        command=sys.executable,
+        args=("-S", str(SCRIPTED_SERVER), json.dumps({"tools": [{"name": "echo", "inputSchema": schema}]})),
+        version="2025-11-25",
+    )
+
+    async def work() -> None:
+        lines: list[str] = []
+        toolsets = RouteToolsets({"one": server}, Policy(deny=[rule]), log=lines.append)
+        backend = Backend(Provider(name="up", protocol="openai-chat", base_url="http://127.0.0.1:9"), "m")
+        for _ in range(2):
+            await toolsets.tools_for(
+                RouteSection(match="*", provider="up", tools=("one",)), Request(origin=""), backend
+            )
+        await toolsets.close()
+        expected = f"policy.deny {rule!r}: {problem}, so the rule applies to nothing"
+        assert lines == ([] if problem is None else [expected])
 
     run_async(work())
 

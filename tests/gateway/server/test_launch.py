@@ -98,6 +98,14 @@ def test_dead_ollama_is_noted_once(tmp_path: Path) -> None:
         assert note not in process.stderr.read()
 
 
+def test_misspelled_rules_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text('[policy]\ndeny = ["write_fil"]\n')
+    with serve_process(tmp_path) as (process, _):
+        assert process.stderr is not None
+        note = "policy.deny[0]: unknown tool 'write_fil' (did you mean \"write_file\""
+        assert any(note in line for line in process.stderr)
+
+
 def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path: Path) -> None:
     with serve_process(tmp_path, "--record-bodies") as (process, root):
         assert httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE).status_code == 200

@@ -6,7 +6,7 @@
 3. If a server fails, the others keep working, and the failure is logged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +23,9 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.rounds.continuation import RouteTool, RouteTools, client_tool_names
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.calls.approval import NoApprover
-from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames
+from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames, may_be_tool_of
 from toolwire.runtime.policy import Policy, is_denied
+from toolwire.runtime.rule_checks import describe_unknown_argument, describe_unknown_tool, is_exact
 from toolwire.runtime.search.deferred_tools import (
     SEARCH_TOOL_NAME,
     build_search_tool,
@@ -32,7 +33,7 @@ from toolwire.runtime.search.deferred_tools import (
     tool_names_in,
 )
 from toolwire.runtime.search.index import IndexedTool, ToolIndex
-from toolwire.runtime.tool import Tool, ToolOutput
+from toolwire.runtime.tool import Tool, ToolCatalog, ToolOutput
 from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RouteToolsets:
         """Return the tools for one request; None if no server offers any now."""
         toolbox, runner = self._toolbox_for(options.tools)
         catalog = await toolbox.catalog()
-        self._log_warnings(toolbox.take_warnings())
+        self._log_warnings([*toolbox.take_warnings(), *self._unused_rules(options.tools, toolbox, catalog)])
         client_names = client_tool_names(request.tools or ())
         permitted = [tool for tool in catalog.tools.values() if not is_denied(self._policy, tool)]
         tools = {self._free_name(tool.name, client_names, catalog.tools): tool for tool in permitted}
@@ -98,6 +99,15 @@ class RouteToolsets:
             return _defer_to_native_search(native, route_tools, request)
         search = build_search_tool(self._index_for(options.tools, declared), declared)
         return _hide_behind_search(search, self._free_name(SEARCH_TOOL_NAME, client_names, tools), route_tools)
+
+    def _unused_rules(self, servers: Sequence[str], toolbox: Toolbox, catalog: ToolCatalog) -> Iterator[str]:
+        """Yield a warning for each rule that names a tool of these servers which they lack, or an unknown argument."""
+        for rule in filter(is_exact, self._policy.rules):
+            problem = describe_unknown_argument(rule, catalog.tools.values())
+            if toolbox.lists_all_tools and any(may_be_tool_of(rule.tool, server) for server in servers):
+                problem = problem or describe_unknown_tool(rule, catalog.tools)
+            if problem is not None:
+                yield f"policy.{rule.verdict} {str(rule)!r}: {problem}, so the rule applies to nothing"
 
     def _allowed_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
         """Return the tools that can be called without approval; the search leaves out the others."""

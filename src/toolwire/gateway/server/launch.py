@@ -23,6 +23,7 @@ from toolwire.gateway.config import (
     LimitsSection,
     override_server,
 )
+from toolwire.gateway.policy_check import find_unused_rules
 from toolwire.gateway.providers.discovery import (
     SIMULATOR_NOTE,
     configured_providers,
@@ -167,7 +168,8 @@ class _Service:
         log = self._gateway.log
         compile_marks()
         echo(startup_message(self._gateway))
-        for note in (*self._notes, *([] if self._warning is None else [self._warning])):
+        unused_rules = map(str, find_unused_rules(self._config))
+        for note in (*self._notes, *([] if self._warning is None else [self._warning]), *unused_rules):
             log.write_line(note)
         if self._workers == 1:
             uvloop.run(serve_gateway(self._gateway, [self._listener], rebuild=self._rebuild))

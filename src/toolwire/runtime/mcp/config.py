@@ -303,6 +303,13 @@ class McpToolNames:
         return self._origins.get(name)
 
 
+def may_be_tool_of(name: str, server: str) -> bool:
+    """Return True if a tool of the server may have this name, which depends on the tools that the server lists."""
+    prefix = _INVALID_CHARACTERS.sub("_", f"{server}__")
+    prefix = prefix if prefix[0].isalpha() or prefix[0] == "_" else f"_{prefix}"
+    return name.startswith(prefix[: MAX_NAME_LENGTH - _HASH_LENGTH - 1])
+
+
 def _candidate_names(origin: tuple[str, str]) -> Iterable[str]:
     """Yield possible names in order of preference: the plain name if valid, then names with a hash."""
     joined = "__".join(origin)

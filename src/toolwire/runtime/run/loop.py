@@ -10,7 +10,7 @@ the same steps and takes their recorded outcomes, so it needs no other state.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import ModelFailed, SupportsPrices
 from toolwire.runtime.native_forms import NO_FORMS, choose_forms
 from toolwire.runtime.policy import Policy, is_denied
+from toolwire.runtime.rule_checks import check_arguments, find_unused_restrictions
 from toolwire.runtime.run.answer import AnswerCollector
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.compaction import Compactor
@@ -71,7 +72,7 @@ from toolwire.runtime.run.state import (
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.run.stops import CONTINUING_STOPS, INCOMPLETE_STOPS, recorded_response, stop_reason_of
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
-from toolwire.runtime.tool import ToolCatalog
+from toolwire.runtime.tool import Tool, ToolCatalog
 from toolwire.runtime.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -267,6 +268,7 @@ class Loop:
     async def _declare_tools(self, state: RunState) -> None:
         """Gather the tools of this turn, and select those to declare to the model."""
         catalog = await self._toolbox.catalog()
+        listed_tools = catalog.tools
         context = self._run_context(state)
         instructions = self._settings.instructions
         self._instructions = instructions if isinstance(instructions, str) else await resolve(instructions(context))
@@ -277,8 +279,7 @@ class Loop:
             catalog = replace(catalog, tools={tool.name: tool for tool in offered})
         policy = self._settings.policy.with_rules(*state.rules)
         catalog, warnings = self._toolbox.hosted.choose_for(self._model, catalog, policy, code=self._settings.code)
-        self._toolbox.warnings += [warning for warning in warnings if warning not in self._warned]
-        self._warned.update(warnings)
+        self._warn_once(warnings)
         catalog, self._forms = choose_forms(self._model, catalog, policy)
         self._tool_definitions.check_changes(catalog.tools.values())
         if self._settings.code:
@@ -291,7 +292,22 @@ class Loop:
         selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
         self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
         self._declare_handoffs()
+        self._check_rules({**listed_tools, **self._catalog.tools})
         self._catalog, self._declarations = self._answer.declare(self._model, self._catalog, self._declarations)
+
+    def _check_rules(self, tools: Mapping[str, Tool]) -> None:
+        """Raise `PolicyError` for a rule with an unknown argument; warn of each that restricts nothing."""
+        check_arguments(self._settings.policy, tools)
+        if not self._toolbox.lists_all_tools:
+            return
+        natives = [name for tool in self._catalog.native_tools for name in (tool.name, tool.kind) if name is not None]
+        self._warn_once(find_unused_restrictions(self._settings.policy, tools.values(), natives))
+
+    def _warn_once(self, warnings: Iterable[str]) -> None:
+        """Add the warnings that are new in this run."""
+        new = [warning for warning in warnings if warning not in self._warned]
+        self._toolbox.warnings += new
+        self._warned.update(new)
 
     def _declare_handoffs(self) -> None:
         """Offer the tools that move the conversation to another agent."""

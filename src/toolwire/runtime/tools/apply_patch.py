@@ -312,6 +312,7 @@ def apply_patch_tools(workspace: Workspace) -> list[Tool]:
         retries=0,
         resources=resources,
         subcalls=subcalls,
+        subcall_arguments=("file_path",),
         preview=preview,
         native_forms=PATCH_FORMS,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.computer import ACTION_KINDS, Action, Keys, Navigate, SafetyCheck, Type
+from toolwire.canonical.computer import ACTION_FIELDS, ACTION_KINDS, Action, Keys, Navigate, SafetyCheck, Type
 from toolwire.canonical.content import Inline, Media, Part, ScreenObservation, Text
 from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, computer_tool
@@ -92,6 +92,7 @@ class Browser:
             allowed_callers=("direct",),
             resources=lambda _: frozenset({self.name}),
             subcalls=_subcalls,
+            subcall_arguments=ACTION_FIELDS,
             is_read_only=lambda action: isinstance(action, Mapping) and action.get("kind") in READ_ONLY_ACTIONS,
             approval_reason=_safety_check_reason,
             requires_human=lambda arguments: _safety_check_reason(arguments) is not None,
