@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,13 +14,15 @@ from click.testing import CliRunner, Result
 from tests.support.gateway.in_process import build_silent_app
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
-from toolwire.gateway.config import StateSection, parse_config
+from toolwire.gateway.config import Config, ConfigError, StateSection, parse_config
 from toolwire.gateway.observability.access_log import SilentLog
+from toolwire.gateway.observability.recorder import build_recorder
 from toolwire.gateway.providers.discovery import simulated_providers
 from toolwire.gateway.providers.known_providers import KEY_VARIABLES
 from toolwire.gateway.server.gateway import build_gateway
-from toolwire.gateway.state.store_file import open_store
+from toolwire.gateway.state.store_file import open_store, state_path
 from toolwire.journal.postgres import displayed_url
+from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store
 from toolwire.protocols import PROTOCOLS
@@ -282,6 +285,60 @@ def test_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
     assert f"problem  {name}: {path}: the file is damaged or not a SQLite database" in damaged.output
     assert "move the file away" in damaged.output
     assert "Traceback" not in damaged.output
+
+
+PLACES = pytest.mark.parametrize("place", ["file/x.db", "/proc/x/y.db", "folder", "link", "dangling"])
+
+
+def open_files(config: Config) -> None:
+    """Open the state and the journal, as `toolwire serve` does."""
+    open_store(config.state, {}).close()
+    prices: Any = None
+    build_recorder(config, Redactor(()), {}, print, prices)
+
+
+@PLACES
+@pytest.mark.parametrize("table", ["[state]", "[journal]\nenabled = true"], ids=["state", "journal"])
+def test_file_that_serve_refuses_to_create_is_a_problem(tmp_path: Path, table: str, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    path, name = tmp_path / place, table[1:].partition("]")[0]
+    config = f'{table}\npath = "{path}"\n'
+    result = doctor(tmp_path, config)
+    assert result.exit_code == 1
+    assert f"problem  {name}: {path}: " in result.output
+    assert "set a file in a folder that can be written to" in result.output
+    with pytest.raises(ConfigError, match=rf"^{name}\.path: {path}: .*; set a file in a folder that can be written to"):
+        open_files(parse_config(config, {}))
+
+
+def test_missing_files_are_left_missing(tmp_path: Path) -> None:
+    config = '[state]\npath = "{0}/a/state.db"\n[journal]\nenabled = true\npath = "{0}/b/journal.db"\n'
+    result = doctor(tmp_path, config.format(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["toolwire.toml"]
+
+
+def test_home_is_expanded_in_the_path_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_path(StateSection(path="~/x.db"), {}) == tmp_path / "x.db"
+
+
+def test_database_without_common_keys_and_missing_script_are_problems(tmp_path: Path) -> None:
+    shared = doctor(tmp_path, '[state]\nurl = "postgresql://127.0.0.1:9/none"\n')
+    assert "problem  server: gateways that share state.url need the same keys" in shared.output
+    script = doctor(tmp_path, f'[simulator]\nscript = "{tmp_path}/none.toml"\n')
+    assert "problem  simulator: simulator.script: can't read" in script.output
+    assert (shared.exit_code, script.exit_code) == (1, 1)
+
+
+def test_damaged_usage_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "state" / "toolwire").mkdir(parents=True)
+    (tmp_path / "state" / "toolwire" / "usage.db").write_bytes(b"no database" * 1000)
+    result = doctor(tmp_path, "")
+    assert (result.exit_code, "usage.db: the file is damaged" in result.output) == (1, True)
 
 
 ROUTE = """

@@ -135,4 +135,10 @@ FH-70 A misspelled deny rule protects nothing, silently: in options, in the conf
   -> tests/gateway/rounds/test_route_tools.py::test_misspelled_rules_are_logged_once
   -> tests/runtime/test_rule_checks.py::test_rule_with_an_argument_that_its_tool_lacks_is_an_error
   -> tests/runtime/test_rule_checks.py::test_restriction_of_an_unknown_tool_is_a_warning
+FH-71 The doctor is content with settings that the gateway refuses to start with, and the refusal does not name them.
+  -> tests/cli/test_doctor.py::test_file_that_serve_refuses_to_create_is_a_problem
+  -> tests/cli/test_doctor.py::test_database_without_common_keys_and_missing_script_are_problems
+  -> tests/cli/test_doctor.py::test_damaged_usage_is_a_problem
+FH-72 A request that is alone may exceed the remaining dollars, as documented, but not the remaining tokens.
+  -> tests/gateway/keys/test_usage_limits.py::test_request_alone_may_exceed_the_tokens_that_are_left
 """)

@@ -1,33 +1,40 @@
 """Diagnostics for `toolwire doctor`: server access, database files, provider keys, and backends that are failing."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from toolwire.codec.env_references import describe_unset
-from toolwire.gateway.config import Config, RouteSection, ServerSection, build_providers, journal_path
+from toolwire.gateway.config import Config, ConfigError, RouteSection, ServerSection, build_providers, journal_path
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
+from toolwire.gateway.keys.ledger import LEDGER_SCHEMA as LEDGER
 from toolwire.gateway.keys.ledger import POSTGRES_SCHEMA as POSTGRES_LEDGER
 from toolwire.gateway.observability.metrics import open_breakers
 from toolwire.gateway.policy_check import find_unused_rules
 from toolwire.gateway.providers.discovery import (
     discover_providers,
     find_listener,
+    load_simulator_script,
     simulated_providers,
     with_proxies,
 )
 from toolwire.gateway.providers.known_providers import KEY_VARIABLES
+from toolwire.gateway.signing_keys import describe_missing_keys
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
+from toolwire.gateway.state.sqlite_store import IN_MEMORY
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
 from toolwire.gateway.state.store_file import state_path
 from toolwire.journal.postgres import displayed_url, inspect_tables
 from toolwire.journal.postgres_records import SCHEMA as POSTGRES_JOURNAL
 from toolwire.journal.run_database import POSTGRES_SCHEMA as POSTGRES_RUNS
 from toolwire.journal.run_database import SCHEMA as RUNS
-from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
+from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database, inspect_missing_database
 from toolwire.journal.store import SCHEMA as JOURNAL
 from toolwire.upstream.key_command import KeyCommandError
 from toolwire.upstream.models.catalog import fetch_entry
@@ -65,6 +72,8 @@ async def diagnose(
     """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
     gateway = await asyncio.to_thread(check_gateway, config.server)
     findings = [check_server(config.server, len(config.keys)), gateway, *check_files(config, environment)]
+    if (problem := describe_missing_keys(config)) is not None:
+        findings.append(Finding("server", *problem.split(": ", 1)))
     providers, variables = _providers_with_variables(config, variables, environment)
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
@@ -175,28 +184,50 @@ def check_policy(config: Config) -> Iterator[Finding]:
 
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each state, journal and run database that exists; missing ones are created when needed."""
-    journal = journal_path(config, environment)
+    """Yield a finding for each database file that exists, or that can't be created although it is configured."""
+    journal, state = journal_path(config, environment), state_path(config.state, environment)
+    is_state_set = config.state.path is not None
+    is_journal_set = config.journal.path is not None or config.journal.enabled
     files = [
-        ("state", state_path(config.state, environment), STATE),
-        ("journal", journal, JOURNAL),
-        ("runs", journal.with_name("runs.db"), RUNS),
+        ("state", state, STATE, is_state_set),
+        ("usage", state.with_name("usage.db"), LEDGER, is_state_set),
+        ("journal", journal, JOURNAL, is_journal_set),
+        ("runs", journal.with_name("runs.db"), RUNS, False),
     ]
     if config.state.url is not None:
         yield _check_postgres(config.state.url)
-        files = files[1:2] if config.journal.path is not None else []
-    for subject, path, schema in files:
-        if path.is_file():
-            try:
-                inspect_database(path, schema)
-            except DatabaseUnusable as error:
-                yield Finding(
-                    subject,
-                    f"{path}: {error.reason}",
-                    error.advice or "check which process uses the file, and its permissions",
-                )
-            else:
-                yield Finding(subject, str(path))
+        files = files[2:3] if config.journal.path is not None else []
+    elif config.state.path == IN_MEMORY:
+        yield Finding("state", "in memory, so it ends with the gateway")
+        files = files[2:]
+    for subject, path, schema, is_required in files:
+        if path.is_file() and not path.is_symlink():
+            yield _check_file(subject, path, partial(inspect_database, path, schema))
+        elif is_required or os.path.lexists(path):
+            finding = _check_file(subject, path, partial(inspect_missing_database, path))
+            if not finding.is_ok:
+                yield finding
+    if config.simulator.script is not None:
+        yield _check_script(config)
+
+
+def _check_file(subject: str, path: Path, inspect: Callable[[], None]) -> Finding:
+    """Return a finding on a database file."""
+    try:
+        inspect()
+    except DatabaseUnusable as error:
+        advice = error.advice or "check which process uses the file, and its permissions"
+        return Finding(subject, f"{path}: {error.reason}", advice)
+    return Finding(subject, str(path))
+
+
+def _check_script(config: Config) -> Finding:
+    """Return a finding on the script of the simulator."""
+    try:
+        load_simulator_script(config.simulator)
+    except ConfigError as error:
+        return Finding("simulator", str(error), "correct the file, or simulator.script")
+    return Finding("simulator", f"script {config.simulator.script}")
 
 
 def _check_postgres(url: str) -> Finding:

@@ -6,7 +6,17 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolwire.gateway.config import ServerSection, state_directory
+from toolwire.gateway.config import Config, ServerSection, state_directory
+
+
+def describe_missing_keys(config: Config) -> str | None:
+    """Return why gateways that share a database could not read each other's envelopes; None if they can."""
+    if config.state.url is None or config.server.seal_keys or config.server.keys:
+        return None
+    return (
+        "gateways that share state.url need the same keys to read each other's envelopes: set server.seal_keys "
+        "(any long random text), or server.keys"
+    )
 
 
 def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:

@@ -5,8 +5,10 @@ and checks that the file is usable.
 """
 
 import contextlib
+import errno
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ LOCK_TIMEOUT = 5.0  # seconds to wait for other processes
 MAX_CHECKED_BYTES = 64 * 1024 * 1024
 """Larger files are not checked when opened: `quick_check` takes more than a millisecond per megabyte."""
 
+LOCATION_ADVICE = "set a file in a folder that can be written to"
 _REPLACE_ADVICE = "move the file away to start a new one, or restore it from a backup"
 
 
@@ -58,7 +61,10 @@ def prepare_database(path: Path, schema: DatabaseSchema) -> None:
 
 def create_private_file(path: Path) -> None:
     """Create a file with mode 0600, and set that mode if it exists; symbolic links are refused."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:  # the system's "File exists" would be about the folder
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from None
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(descriptor, 0o600)  # SQLite creates its WAL and shared-memory files with the same mode
@@ -118,6 +124,19 @@ def inspect_database(path: Path, schema: DatabaseSchema) -> None:
                 pass
     except sqlite3.Error as error:
         raise database_unusable(error) from None
+
+
+def inspect_missing_database(path: Path) -> None:
+    """Check that a file could be created, and leave nothing behind; raise `DatabaseUnusable` if not."""
+    if path.is_symlink():
+        raise DatabaseUnusable("symbolic links are refused", LOCATION_ADVICE)
+    if path.is_dir():
+        raise DatabaseUnusable(os.strerror(errno.EISDIR), LOCATION_ADVICE)
+    try:
+        folder = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as error:
+        raise DatabaseUnusable(os_error_reason(error), LOCATION_ADVICE) from None
 
 
 def migrate(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:

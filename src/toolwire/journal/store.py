@@ -26,6 +26,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.journal.records import Record, RecordBatch, body_content, decode_records, encode_records, record_as_json
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.sqlite_files import (
+    LOCATION_ADVICE,
     DatabaseSchema,
     DatabaseUnusable,
     database_unusable,
@@ -204,7 +205,7 @@ def open_record_store(
         prepare_database(location, SCHEMA)
     except DatabaseUnusable as error:
         if not error.busy:
-            raise JournalError(f"{location}: {error}") from None
+            raise JournalError(f"{location}: {error.reason}; {error.advice or LOCATION_ADVICE}") from None
         is_prepared = False
     return SqliteRecordStore(
         location, max_age_days=max_age_days, max_bytes=max_bytes, store_bodies=store_bodies, is_prepared=is_prepared

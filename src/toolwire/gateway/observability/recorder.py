@@ -15,7 +15,7 @@ from toolwire.canonical.errors import ApiError, Loss, Strictness
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
-from toolwire.gateway.config import Config, journal_location
+from toolwire.gateway.config import Config, ConfigError, journal_location
 from toolwire.gateway.exchange.call_checks import CallOutcome
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.response import StreamingResponse
@@ -31,7 +31,7 @@ from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.loss_reports import SharedLossReports
 from toolwire.journal.records import USAGE_COUNTS, Bodies, Record, UniqueFields, record_size
 from toolwire.journal.redaction import Redactor
-from toolwire.journal.store import open_record_store
+from toolwire.journal.store import JournalError, open_record_store
 from toolwire.journal.telemetry import configure_telemetry
 from toolwire.journal.writer import JournalWriter, RecordSink
 from toolwire.upstream.transport import AnswerRecorder, Arrival
@@ -197,9 +197,13 @@ def build_recorder(
     section, sinks, captures_bodies = config.journal, list[RecordSink](), False
     if section.enabled:
         location = journal_location(config, environment)
-        sinks.append(
-            open_record_store(location, max_age_days=section.days, max_bytes=section.size, store_bodies=section.bodies)
-        )
+        try:
+            store = open_record_store(
+                location, max_age_days=section.days, max_bytes=section.size, store_bodies=section.bodies
+            )
+        except JournalError as error:
+            raise ConfigError(f"journal.path: {error}") from None
+        sinks.append(store)
         captures_bodies = section.bodies
     if (telemetry := configure_telemetry(environment, log)) is not None:
         sinks.append(telemetry)

@@ -178,7 +178,7 @@ async def embedded_simulator(
     from toolwire.gateway.server.http import uvicorn_options  # noqa: PLC0415
     from toolwire.upstream.simulator.app import Simulator  # noqa: PLC0415
 
-    app = Simulator(protocols, script=_load_simulator_script(section), pace=section.pace)
+    app = Simulator(protocols, script=load_simulator_script(section), pace=section.pace)
     simulator = uvicorn.Server(uvicorn.Config(app, **uvicorn_options(LimitsSection())))
     serving_task = asyncio.ensure_future(simulator._serve([listener]))  # noqa: SLF001 - `serve` would capture signals
     try:
@@ -188,7 +188,7 @@ async def embedded_simulator(
         await serving_task
 
 
-def _load_simulator_script(section: SimulatorSection) -> "Script | None":
+def load_simulator_script(section: SimulatorSection) -> "Script | None":
     """Load the configured script of the simulator, if any."""
     from toolwire.upstream.simulator.script import ScriptError, load_script  # noqa: PLC0415
 

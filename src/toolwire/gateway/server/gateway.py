@@ -24,7 +24,7 @@ from toolwire.gateway.providers.models import ModelList
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, build_authenticator
-from toolwire.gateway.signing_keys import load_signing_keys
+from toolwire.gateway.signing_keys import describe_missing_keys, load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store
@@ -187,17 +187,12 @@ def _open_state(
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
     """Create the scoreboard and load the signing keys; replicas must have keys in common."""
-    server = config.server
-    has_replicas = config.state.url is not None
-    if has_replicas and not server.seal_keys and not server.keys:
-        raise ConfigError(
-            "gateways that share state.url need the same keys to read each other's envelopes: set server.seal_keys "
-            "(any long random text), or server.keys"
-        )
-    signing_keys = load_signing_keys(server, environment)
+    if (problem := describe_missing_keys(config)) is not None:
+        raise ConfigError(problem)
+    signing_keys = load_signing_keys(config.server, environment)
     console_secret = hashlib.blake2s(signing_keys[0], person=b"console").digest()
     return SharedResources(
         Scoreboard(workers, config.limits.exchanges),
         signing_keys,
-        console_secret if has_replicas else secrets.token_bytes(32),
+        console_secret if config.state.url is not None else secrets.token_bytes(32),
     )

@@ -7,7 +7,7 @@ from toolwire.gateway.config import ConfigError, StateSection, state_directory
 from toolwire.gateway.state.postgres_store import PostgresStateStore
 from toolwire.gateway.state.sqlite_store import IN_MEMORY, STATE_SCHEMA, SqliteStateStore
 from toolwire.gateway.state.store import StateStore, StoreLimits
-from toolwire.journal.sqlite_files import DatabaseUnusable, create_private_file, open_database
+from toolwire.journal.sqlite_files import LOCATION_ADVICE, DatabaseUnusable, create_private_file, open_database
 
 
 def require_shared_file(section: StateSection, environment: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ def open_store(section: StateSection, environment: Mapping[str, str]) -> StateSt
         create_private_file(path)
     except OSError as error:
         if section.path is not None:
-            raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None
+            raise ConfigError(f"state.path: {section.path}: {error.strerror}; {LOCATION_ADVICE}") from None
         return SqliteStateStore(IN_MEMORY, limits)
     try:
         open_database(path, STATE_SCHEMA).close()  # a connection must not be shared with forked workers
@@ -53,4 +53,4 @@ def open_store(section: StateSection, environment: Mapping[str, str]) -> StateSt
 
 def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
     """Return the path of the state database."""
-    return state_directory(environment) / "state.db" if section.path is None else Path(section.path)
+    return state_directory(environment) / "state.db" if section.path is None else Path(section.path).expanduser()
