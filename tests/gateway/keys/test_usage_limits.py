@@ -85,11 +85,18 @@ def test_tokens_that_were_reserved_but_not_used_are_free_again(ledger: UsageLedg
     ledger.reserve(section, reservation("b", tokens=200))
 
 
-def test_first_request_of_a_minute_may_exceed_its_tokens(ledger: UsageLedger) -> None:
+def test_request_alone_may_exceed_the_tokens_that_are_left(ledger: UsageLedger) -> None:
     section = replace(KEY, tokens_per_minute=1000)
-    ledger.reserve(section, reservation("a", tokens=5000))
-    with pytest.raises(LimitExceeded):
-        ledger.reserve(section, reservation("b", tokens=1))
+    for id in ("a", "b"):
+        ledger.reserve(section, alone := reservation(id, tokens=5000))
+        with pytest.raises(LimitExceeded):
+            ledger.reserve(section, reservation("c", tokens=1))
+        ledger.settle(alone, 400, [row()])
+    ledger.reserve(section, reservation("d", tokens=100, at=NOON - 60))  # it counts in its own minute
+    ledger.reserve(section, alone := reservation("e", tokens=5000))
+    ledger.settle(alone, 200, [row()])
+    with pytest.raises(LimitExceeded, match="1000 are used or reserved"):
+        ledger.reserve(section, reservation("f", tokens=1))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_repeated_writes_count_once(ledger: UsageLedger) -> None:
         ledger.add("batch", [row(cents=20)])
     assert [(used.requests, used.nanodollars) for used in ledger.usage_since("2026-11-17")] == [(2, 70 * CENT)]
     with pytest.raises(LimitExceeded, match="500 are used or reserved"):
-        ledger.reserve(section, reservation("b", tokens=501))
+        ledger.reserve(replace(section, tokens_per_minute=500), reservation("b", tokens=1))
     ledger.reserve(section, reservation("c", tokens=500))
 
 

@@ -110,6 +110,7 @@ SET requests = rates.requests + excluded.requests, tokens = rates.tokens + exclu
 """
 _DROP_RATES = "DELETE FROM rates WHERE minute < :minute"
 _SELECT_RATE = "SELECT requests, tokens FROM rates WHERE owner = :owner AND minute = :minute"
+_COUNT_OTHERS = "SELECT count(*) FROM reservations WHERE owner = :owner AND at >= :since AND id <> :id"
 _SELECT_MONEY = """
 SELECT
     (SELECT coalesce(sum(nanodollars), 0) FROM usage WHERE owner = :owner AND day >= :day),
@@ -257,19 +258,22 @@ class UsageLedger:
         """
         periods = _money_periods(section, reservation) if section.limits_money else []
         rate = {"owner": reservation.owner, "minute": reservation.minute}
+        others_of_minute = {"owner": reservation.owner, "since": reservation.minute * 60.0, "id": reservation.id}
         values = asdict(reservation)
         del values["tokens"]
         with self._database.transaction(reservation.owner, pipelined=True) as connection:
             stored = connection.execute(_RESERVE, values)
             used = connection.execute(_SELECT_RATE, rate)
+            others = connection.execute(_COUNT_OTHERS, others_of_minute) if section.tokens_per_minute else None
             sums = [connection.execute(_SELECT_MONEY, {**values, **period.bounds}) for period in periods]
             requests, tokens = used.fetchone() or (0, 0)
+            (in_progress,) = (None if others is None else others.fetchone()) or (0,)
             money = [rows.fetchone() for rows in sums]
             if stored.rowcount != 1:  # stored by an attempt whose answer was lost
                 return
-            _check_rates(section, reservation, requests, tokens)
-            for period, (spent, reserved, others) in zip(periods, money, strict=True):
-                _check_money(period, reservation, int(spent), int(reserved), others)
+            _check_rates(section, reservation, requests, tokens, in_progress)
+            for period, (spent, reserved, others_of_period) in zip(periods, money, strict=True):
+                _check_money(period, reservation, int(spent), int(reserved), others_of_period)
             connection.execute(_ADD_RATE, {**rate, "requests": 1, "tokens": reservation.tokens})
 
     def settle(self, reservation: Reservation, used_tokens: int, rows: Sequence[UsageRow]) -> None:
@@ -321,13 +325,13 @@ def _add_usage(connection: SqlConnection, rows: Iterable[UsageRow]) -> None:
         connection.execute(_ADD_USAGE, values)
 
 
-def _check_rates(section: KeySection, reservation: Reservation, requests: int, tokens: int) -> None:
-    """Raise `LimitExceeded` if a limit per minute is reached."""
+def _check_rates(section: KeySection, reservation: Reservation, requests: int, tokens: int, others: int) -> None:
+    """Raise `LimitExceeded` if a limit per minute is reached; `others` are in progress, of those of this minute."""
     wait = 60 - reservation.at % 60
     if section.requests_per_minute is not None and requests >= section.requests_per_minute:
         raise LimitExceeded(f"{section.requests_per_minute} requests per minute (requests_per_minute)", wait)
     limit = section.tokens_per_minute
-    if limit is not None and tokens and tokens + reservation.tokens > limit:
+    if limit is not None and (tokens >= limit or (others and tokens + reservation.tokens > limit)):
         message = f"{limit} tokens per minute (tokens_per_minute): {tokens} are used or reserved, and this request"
         raise LimitExceeded(f"{message} may need {reservation.tokens}", wait)
 
