@@ -120,7 +120,7 @@ class Console:
         self._redactor = redactor
         self._authenticator = authenticator
         self._sessions = Sessions(authenticator, secret)
-        self._rows = RowBuilder(services.router, services.prices, authenticator.key_names())
+        self._rows = RowBuilder(services.router, services.prices, authenticator.key_names(), redactor)
         self._peers = Peers(peers)
         self._feed = ExchangeFeed(self.buffer, self._rows, redactor, peers=self._peers, worker=worker)
         self._config = config

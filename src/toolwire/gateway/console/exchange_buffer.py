@@ -12,7 +12,9 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolwire.canonical.content import Text
 from toolwire.canonical.errors import Loss
+from toolwire.canonical.request import Request
 from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import (
@@ -24,6 +26,7 @@ from toolwire.gateway.observability.recorder import (
 from toolwire.upstream.transport import Arrival
 
 MAX_CAPTURE_SECONDS = 3600.0
+MAX_USER_TEXT = 4000
 _ARRIVAL_SIZE = 100  # bytes in memory
 _QUIET_PATHS = ("/favicon.ico",)
 
@@ -36,12 +39,16 @@ class CapturedExchange(Struct, gc=False):
     answer_arrivals: list[list[Arrival]]
     upstream_path: str = ""
     """Path of the request to the provider."""
+    user_text: str = ""
+    """Text of the last user message, cut to `MAX_USER_TEXT`."""
+    prompt: str | None = None
+    """First words of `user_text`, without secrets; None until a page needs them."""
 
     @property
     def size(self) -> int:
         """Return the approximate size in bytes."""
         arrivals = len(self.response_arrivals) + sum(map(len, self.answer_arrivals))
-        return self.finished.size + _ARRIVAL_SIZE * arrivals
+        return self.finished.size + _ARRIVAL_SIZE * arrivals + len(self.user_text)
 
 
 class BufferedExchange(Struct, gc=False):
@@ -220,4 +227,16 @@ def _captured(capture: ExchangeCapture, exchange: BufferedExchange) -> CapturedE
         capture.arrivals,
         [] if capture.answers is None else capture.answers.arrivals,
         "" if upstream_request is None else upstream_request.route.path or "",
+        "" if upstream_request is None else _last_user_text(upstream_request.context.request),
     )
+
+
+def _last_user_text(request: Request | None) -> str:
+    """Return the last text that a user wrote; texts in tags are those of the client's program."""
+    for message in () if request is None else reversed(request.messages):
+        if message.role != "user":
+            continue
+        for part in reversed(message.parts):
+            if isinstance(part, Text) and not (text := part.text[:MAX_USER_TEXT].lstrip()).startswith("<") and text:
+                return text
+    return ""

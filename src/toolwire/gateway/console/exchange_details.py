@@ -128,7 +128,7 @@ def build_details(
         return msgspec.json.encode(details)
     details.bodies = _body_texts(record, details.cut)
     details.streams = list(_streams(captured, original, record))
-    details.upstream = _upstream_address(record, captured, router, redactor)
+    details.upstream = find_address(record.provider, record.protocol, captured.upstream_path, router, redactor)
     if is_journaled and record.bodies is not None and exchange.number:
         details.replay = f"toolwire journal replay {shlex.quote(record.id)}"
     return msgspec.json.encode(details)
@@ -212,17 +212,15 @@ def _add_events(stream: StreamEvents, frames: list[bytes], at: float) -> None:
         stream.events.append(StreamEvent(at, text[:MAX_EVENT_TEXT], max(0, len(text) - MAX_EVENT_TEXT)))
 
 
-def _upstream_address(
-    record: Record, captured: CapturedExchange, router: Router, redactor: Redactor
-) -> UpstreamAddress | None:
-    """Return the address that a request was sent to; None for cloud platforms, whose paths hold account data."""
-    provider, codec = router.providers.get(record.provider), PROTOCOLS.get(record.protocol)
+def find_address(name: str, protocol: str, path: str, router: Router, redactor: Redactor) -> UpstreamAddress | None:
+    """Return the address of a request to a provider; None for cloud platforms, whose paths hold account data."""
+    provider, codec = router.providers.get(name), PROTOCOLS.get(protocol)
     if provider is None or codec is None or provider.address is not None:
         return None
     host = f"{provider.origin.scheme}://{provider.origin.authority}"
-    target = provider.request_target(captured.upstream_path or "/")
-    own = {name.lower() for name in provider.headers}
+    target = provider.request_target(path or "/")
+    own = {header.lower() for header in provider.headers}
     headers = {"content-type": "application/json"} | dict(codec.surface.headers)
-    headers = {name: value for name, value in headers.items() if name not in own}
+    headers = {header: value for header, value in headers.items() if header not in own}
     key_header = codec.surface.auth_header("$KEY")[0] if provider.has_key else ""
     return UpstreamAddress(redactor.redact_text(host + target), list(headers.items()), key_header)

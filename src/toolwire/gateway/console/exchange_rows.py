@@ -7,11 +7,13 @@ from functools import lru_cache
 from msgspec import Struct
 
 from toolwire.canonical.errors import Loss
-from toolwire.gateway.console.exchange_buffer import BufferedExchange
+from toolwire.gateway.console.exchange_buffer import BufferedExchange, CapturedExchange
 from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.providers.price_book import PriceBook
+from toolwire.journal.redaction import Redactor
 
 MAX_TEXT = 300
+MAX_PROMPT = 80
 MAX_LOSS_TEXTS = 16
 MAX_SEARCHED_LOSSES = 500
 _PRODUCT = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
@@ -58,18 +60,22 @@ class ExchangeRow(Struct, omit_defaults=True, gc=False):
     """Whether the built-in simulator answered, so that the cost is that of the model it simulates."""
     losses: LossCounts | None = None
     loss_texts: list[str] = []
-    """Losses as text, for the search: one for each field name and reason."""
+    """Losses of the request as text, for the search: one for each field name and reason."""
+    response_loss_texts: list[str] = []
     calls: dict[str, int] | None = None
     failovers: int = 0
     error: str = ""
     has_bodies: bool = False
+    prompt: str = ""
+    """First words of the last user message, if the bodies are captured."""
 
 
 class RowBuilder:
     """Builds the rows of exchanges."""
 
-    def __init__(self, router: Router, prices: PriceBook, key_names: Mapping[str, str]) -> None:
+    def __init__(self, router: Router, prices: PriceBook, key_names: Mapping[str, str], redactor: Redactor) -> None:
         """`key_names` maps each tenant to the name of its key."""
+        self._redactor = redactor
         self._router = router
         self._prices = prices
         self._key_names = key_names
@@ -114,8 +120,19 @@ class RowBuilder:
             row.cost = self._prices.known_price(record.provider, record.model, usage)
         if exchange.losses:
             row.losses = count_losses(exchange.losses)
-            row.loss_texts = describe_losses(exchange.losses)
+            for_response = [loss for loss in exchange.losses if loss.direction == "response"]
+            row.loss_texts = describe_losses([loss for loss in exchange.losses if loss.direction == "request"])
+            row.response_loss_texts = describe_losses(for_response)
+        if (captured := exchange.captured) is not None:
+            if captured.prompt is None:
+                captured.prompt = self._first_words(captured)
+            row.prompt = captured.prompt
         return row
+
+    def _first_words(self, captured: CapturedExchange) -> str:
+        """Return the beginning of the last user message, cut only after its secrets were replaced."""
+        words = " ".join(self._redactor.redact_text(captured.user_text).split())
+        return words if len(words) <= MAX_PROMPT else f"{words[: MAX_PROMPT - 1]}…"
 
 
 def _program(user_agent: bytes) -> str:

@@ -15,6 +15,7 @@ from toolwire.codec.hosts.profile import HostProfile
 from toolwire.codec.hosts.registry import all_profiles
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.validation import Finding
+from toolwire.gateway.console.exchange_details import UpstreamAddress, find_address
 from toolwire.gateway.console.session import Viewer
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.dispatcher import Dispatcher
@@ -64,6 +65,8 @@ class TranslatedBody(Struct, omit_defaults=True):
     body: str = ""
     path: str = ""
     model: str = ""
+    upstream: UpstreamAddress | None = None
+    """Address of a configured provider, for a command line."""
     losses: list[Loss] = []
     findings: list[Finding] = []
     """Reasons why the target would refuse the body."""
@@ -167,6 +170,9 @@ class Playground:
             translated.refused = _reason(error)
             return translated
         translated.path, translated.losses = upstream_request.route.path or "", upstream_request.losses
+        translated.upstream = find_address(
+            provider.name, provider.protocol, translated.path, self._dispatcher.services.router, self._redactor
+        )
         profile = self._dispatcher.services.catalog.look_up(provider, name).host
         translated.body = _text(await asyncio.to_thread(self._redactor.redact_bytes, upstream_request.body))
         translated.findings = await asyncio.to_thread(find_refusals, translated.body, provider.protocol, profile, name)

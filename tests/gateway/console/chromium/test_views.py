@@ -39,7 +39,7 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
     page = console.open_page(browser)
     expect(page.locator(ROWS)).to_have_count(8)
     expect(page.locator(f"{ROWS}[aria-rowindex='2'] .row-detail")).to_contain_text(
-        re.compile("claude-cli · .*anthropic → gemini")
+        re.compile("Claude Code · .*anthropic → gemini")
     )
     search = page.get_by_label("Search exchanges")
     for text, count in (
@@ -55,6 +55,7 @@ def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -
         ("warnings", 2),
         ("client:anthropic model:gemini", 1),
         ("client:claude-cli", 3),
+        ("claude code", 3),
         ("no-such-text", 0),
     ):
         search.fill(text)
@@ -76,9 +77,27 @@ def test_search_shows_the_loss_that_it_found(console: ConsoleGateway, browser: B
     expect(page.locator(ROWS)).to_have_count(2)
     page.get_by_label("Search exchanges").fill("top_k")
     expect(page.locator(ROWS)).to_have_count(1)
-    expect(page.locator(f"{ROWS} .row-loss")).to_have_text("warning dropped /top_k: the target has no such field")
+    expect(page.locator(f"{ROWS} .row-loss")).to_have_text("warning dropped /top_k: Chat Completions has no such field")
     page.get_by_label("Search exchanges").fill("")
     expect(page.locator(f"{ROWS} .row-loss")).to_have_count(0)
+
+
+def test_captured_exchanges_are_marked_and_found_by_their_prompt(console: ConsoleGateway, browser: Browser) -> None:
+    console.capture_bodies(0)
+    console.post("/v1/messages", claude_request(), user_agent="codex_cli_rs/0.60.0")
+    console.capture_bodies()
+    console.post("/v1/messages", claude_request())
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(2)
+    marks = page.get_by_role("img", name="bodies captured")
+    expect(marks).to_have_count(1)
+    for text, count in (("is:captured", 1), ("umbrella to oslo", 1), ("codex", 1), ("", 2)):
+        page.get_by_label("Search exchanges").fill(text)
+        expect(page.locator(ROWS)).to_have_count(count)
+    expect(page.locator(f"{ROWS} .row-prompt")).to_have_text("“Should I take an umbrella to Oslo today?”")
+    expect(page.locator(ROWS).filter(has_text="Codex")).to_have_count(1)
+    page.locator(ROWS).filter(has_text="Codex").click()
+    expect(page.locator(".detail-path strong").first).to_have_text("Codex")
 
 
 def test_pause_holds_the_list(console: ConsoleGateway, browser: Browser) -> None:
@@ -100,7 +119,7 @@ def test_request_shows_each_loss_at_its_place(console: ConsoleGateway, browser: 
     expect(loss).to_contain_text("dropped")
     line = page.locator(".jl.marked.dropped", has_text='"top_k"')
     expect(line).to_be_visible()
-    expect(line.locator("xpath=following-sibling::*[1]")).to_contain_text("the target has no such field")
+    expect(line.locator("xpath=following-sibling::*[1]")).to_contain_text("Chat Completions has no such field")
     loss.click()
     expect(line).to_have_class(re.compile("flash"))
     left, right = page.locator(".pane").all()
@@ -133,20 +152,39 @@ def test_other_providers_show_what_they_would_be_sent(console: ConsoleGateway, b
     expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
     expect(page.locator(".pane").nth(1)).to_contain_text("systemInstruction")
     protocol = page.get_by_role("button", name="Chat Completions", exact=True)
-    expect(page.locator(".pill-group")).to_contain_text("Configured providers")
+    expect(page.get_by_role("group", name="Configured providers")).to_contain_text("groq · was sent")
     expect(protocol).to_be_hidden()
-    page.get_by_text("More: any server that speaks").click()
+    page.get_by_text("Any server that speaks").click()
     protocol.click()
     expect(protocol).to_have_attribute("aria-pressed", "true")
     page.get_by_label("Host").select_option("deepseek")
     expect(page.get_by_role("heading", name="To DeepSeek")).to_be_visible()
 
 
+def test_chosen_provider_is_kept_for_the_next_exchange(console: ConsoleGateway, browser: Browser) -> None:
+    page = open_exchange(console, browser, claude_request())
+    page.get_by_role("tab", name="Other providers").click()
+    expect(page.get_by_role("heading", name="To anthropic")).to_be_visible()
+    page.get_by_role("button", name="gemini", exact=True).click()
+    expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
+    page.get_by_role("button", name="Copy curl to gemini").click()
+    expect(page.locator("#toast.shown")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "/v1beta/models/gemini-2.5-pro:generateContent" in copied
+    assert "-H 'x-goog-api-key: '\"$KEY\"" in copied
+    assert "sk-upstream" not in copied
+    id = console.post("/v1/messages", claude_request()).headers["toolwire-exchange"]
+    page.locator(f"#row-{id}").click()
+    expect(page.locator(".id-button")).to_have_text(id)
+    expect(page.get_by_role("button", name="gemini", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("heading", name="To gemini")).to_be_visible()
+
+
 def test_commands_are_copied_without_keys(console: ConsoleGateway, browser: Browser) -> None:
     page = open_exchange(console, browser, claude_request(system="it's $(reboot) `x`"))
     for name, expected in (
         ("Copy curl", f"curl -sS {console.url}/v1/messages"),
-        ("Copy provider curl", "-H 'authorization: Bearer '\"$KEY\""),
+        ("Copy curl to groq", "-H 'authorization: Bearer '\"$KEY\""),
     ):
         page.get_by_role("button", name=name, exact=True).click()
         expect(page.locator("#toast.shown")).to_be_visible()
@@ -269,11 +307,13 @@ def test_search_without_a_match_says_what_is_searched(console: ConsoleGateway, b
     page = console.open_page(browser)
     expect(page.locator(ROWS)).to_have_count(1)
     search = page.get_by_label("Search exchanges")
-    search.fill("umbrella")
-    expect(page.locator(".empty")).to_contain_text("The texts of messages are not searched.")
+    search.fill("umbrellas")
+    expect(page.locator(".empty")).to_contain_text("Of messages, only the first words of the last one are searched")
     expect(page.locator(".empty code")).to_contain_text(["top_k", id])
-    for example in ("top_k", id):
-        search.fill(example)
+    for example in ("top_k", "is:captured", id):
+        search.fill("umbrellas")
+        page.locator(".empty").get_by_role("button", name=example, exact=True).click()
+        expect(search).to_have_value(example)
         expect(page.locator(ROWS)).to_have_count(1)
     search.fill("")
     page.get_by_label("Status", exact=True).select_option("failed")
@@ -292,7 +332,7 @@ def test_narrow_list_shows_and_sorts_by_cost(console: ConsoleGateway, browser: B
     expect(first.locator(".fact-cost")).to_have_text(re.compile(r"^\$0\.0\d+ · $"))
     expect(first.locator(".fact-cost")).to_be_visible()
     expect(first.locator(".row-detail")).to_have_text(
-        re.compile(r"^\d\d:\d\d:\d\d · GeminiCLI · \$"), use_inner_text=True
+        re.compile(r"^\d\d:\d\d:\d\d · Gemini CLI · \$"), use_inner_text=True
     )
     page.set_viewport_size({"width": 1440, "height": 900})
     expect(page.get_by_label("Sort", exact=True)).to_be_hidden()

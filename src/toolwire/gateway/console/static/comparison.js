@@ -1,11 +1,15 @@
 // Two bodies side by side, with what was dropped, changed or added marked at its place, and the list of losses above.
 
 import { parseJson } from './api.js';
-import { copyText, element, iconButton, replace } from './dom.js';
-import { formatBytes } from './format.js';
+import { BodyPane } from './body_pane.js';
+import { Counterparts } from './counterparts.js';
+import { element, replace } from './dom.js';
+import { nameTarget } from './exchange_text.js';
+import { protocolTitle } from './format.js';
 import { compare } from './json_compare.js';
-import { JsonTree } from './json_tree.js';
 import { foldedLossList, lossList } from './loss_list.js';
+
+const MAX_OPENED = 200; // marks that are unfolded on both sides
 
 /** Parse a body, or return it as text. */
 export function parseBody(text) {
@@ -16,38 +20,96 @@ export function parseBody(text) {
   }
 }
 
-function pane({ title, subtitle, address, text: body }, tree) {
-  return element('section', { class: 'pane', 'aria-label': title },
-    element('header', { class: 'pane-head' }, element('h3', {}, title), element('span', { class: 'pane-subtitle' }, subtitle), element('span', { class: 'pane-size' }, formatBytes(new Blob([body]).size)),
-      iconButton('copy', `Copy the body ${title.toLowerCase()}`, () => copyText(body, 'Body'), { isCompact: true }), address ? element('code', { class: 'pane-address' }, address) : null),
-    element('div', { class: 'pane-body', tabindex: 0, role: 'region', 'aria-label': `${title}, body` }, tree));
+/** Return the pointers that are in view from the start on each side: those of marks, and of their counterparts. */
+function chooseOpen(marks, counterparts) {
+  const open = { left: [], right: [] };
+  for (const [side, other] of [['left', 'right'], ['right', 'left']]) {
+    const isLoss = (found) => found.some((mark) => mark.kind !== 'only');
+    const marked = [...marks[side]].sort(([, one], [, two]) => isLoss(two) - isLoss(one));
+    for (const [index, [pointer, found]] of marked.entries()) {
+      if (index >= MAX_OPENED && !isLoss(found)) break;
+      open[side].push(pointer);
+      if (index < MAX_OPENED) open[other].push(counterparts.find(side, pointer).pointer);
+    }
+  }
+  return open;
+}
+
+class Comparison {
+  constructor({ left, right, losses, empty = 'Nothing was lost.', areLossesFolded = false }) {
+    this.sides = { left, right };
+    this.losses = losses;
+    const values = { left: parseBody(left.text), right: parseBody(right.text) };
+    const isSameProtocol = left.protocol === right.protocol;
+    const areJson = Object.values(values).every((value) => typeof value !== 'string');
+    const target = right.protocol && protocolTitle(right.protocol);
+    const marks = areJson ? compare(values.left, values.right, losses, { isSameProtocol, describe: (loss) => nameTarget(loss.reason, target) }) : { left: new Map(), right: new Map() };
+    this.marks = marks;
+    this.counterparts = areJson ? new Counterparts(values.left, values.right, { isSameProtocol }) : null;
+    const open = this.counterparts ? chooseOpen(marks, this.counterparts) : { left: [], right: [] };
+    const isMarked = (side) => [...marks[side].values()].some((found) => found.some((mark) => mark.kind === 'only'));
+    this.hint = [areJson ? 'Click a value to see where it went. ' : null,
+      isMarked('left') || isMarked('right') ? [element('span', { class: 'legend-sign' }, '·'), ' only on this side: renamed or rewritten'] : null];
+    this.legend = replace(element('p', { class: 'legend' }), this.hint);
+    this.panes = Object.fromEntries(['left', 'right'].map((side) => [side, new BodyPane(this.sides[side], values[side], {
+      marks: marks[side], open: open[side], onHover: (pointer) => this.point(side, pointer), onChoose: this.counterparts ? (pointer) => this.show(side, pointer) : null, onOnly: () => this.showOnly(this.only === side ? null : side),
+    })]));
+    this.paneArea = element('div', { class: 'panes fill' }, this.panes.left.root, this.panes.right.root);
+    const buildList = areLossesFolded ? foldedLossList : lossList;
+    const list = losses.length ? buildList(losses, (index) => this.choose(index), { body: values.left, target }) : element('p', { class: 'nothing-lost' }, empty);
+    this.root = element('div', { class: 'comparison fill' }, element('div', { class: 'loss-area' }, list), this.legend, this.paneArea);
+  }
+
+  /** Show the place of a loss, and its counterpart. */
+  choose(index) {
+    const loss = this.losses[index];
+    if (loss.kind === 'added' && loss.target !== undefined) this.show('right', loss.target);
+    else this.show('left', loss.path);
+  }
+
+  /** Unfold a value on its side, and its counterpart on the other. */
+  show(side, pointer) {
+    const other = side === 'left' ? 'right' : 'left';
+    if (this.only === other) this.showOnly(null);
+    this.panes[side].tree?.show(pointer);
+    const found = this.counterparts?.find(side, pointer);
+    if (!found) return;
+    this.panes[other].tree.show(found.pointer, { isFlashed: found.isExact, isScrolled: this.areSideBySide });
+    this.point(side, pointer);
+  }
+
+  get areSideBySide() {
+    const [left, right] = Object.values(this.panes).map((pane) => pane.root.getBoundingClientRect());
+    return left.top === right.top;
+  }
+
+  /** Highlight the counterpart of a value, and show both paths. */
+  point(side, pointer) {
+    const other = side === 'left' ? 'right' : 'left';
+    const found = pointer === null || !this.counterparts ? null : this.counterparts.find(side, pointer);
+    this.panes[side].tree?.highlight(null);
+    this.panes[other].tree?.highlight(found?.isExact ? found.pointer : null);
+    if (!found) {
+      replace(this.legend, this.hint);
+      return;
+    }
+    const own = element('code', {}, pointer || '(body)');
+    const isChanged = this.marks[side].get(pointer)?.some((mark) => mark.kind === 'changed');
+    const counterpart = found.isExact ? element('code', {}, found.pointer || '(body)') : `${isChanged ? 'no equal value' : 'not'} in “${this.sides[other].title}”`;
+    const isFolded = found.isExact && !this.panes[other].tree.isShown(found.pointer);
+    replace(this.legend, side === 'left' ? [own, ' → ', counterpart] : [counterpart, ' → ', own], isFolded ? ' (folded: click to show it)' : null);
+  }
+
+  /** Show one body in full width, or both. */
+  showOnly(side) {
+    this.only = side;
+    for (const [name, pane] of Object.entries(this.panes)) {
+      pane.root.hidden = side !== null && side !== name;
+      pane.setOnly(side === name);
+    }
+    this.paneArea.classList.toggle('single', side !== null);
+  }
 }
 
 /** Build a comparison. `left` and `right` have `title`, `subtitle`, `text`, `protocol`, and the `address` of the request if it is of interest. */
-export function buildComparison({ left, right, losses, empty = 'Nothing was lost.', areLossesFolded = false }) {
-  const values = [parseBody(left.text), parseBody(right.text)];
-  const isSameProtocol = left.protocol === right.protocol;
-  const areJson = values.every((value) => typeof value !== 'string');
-  const marks = areJson ? compare(values[0], values[1], losses, { isSameProtocol }) : { left: new Map(), right: new Map() };
-  const trees = [];
-  const hover = (text) => trees.forEach((tree) => tree.highlight?.(text));
-  const build = (value, side, label) => {
-    if (typeof value === 'string') return element('pre', { class: 'plain' }, value || '(empty)');
-    const tree = new JsonTree(value, { marks: marks[side], label, onHover: hover });
-    trees.push(tree);
-    return tree.root;
-  };
-  const panes = [pane(left, build(values[0], 'left', left.title)), pane(right, build(values[1], 'right', right.title))];
-  const choose = (index) => {
-    const loss = losses[index];
-    const [tree, pointer] = loss.kind === 'added' && loss.target !== undefined ? [trees[1], loss.target] : [trees[0], loss.path];
-    tree?.show(pointer);
-  };
-  const list = element('div', { class: 'loss-area' });
-  replace(list, losses.length ? (areLossesFolded ? foldedLossList : lossList)(losses, choose) : element('p', { class: 'nothing-lost' }, empty));
-  const hasOnly = ['left', 'right'].some((side) => [...marks[side].values()].some((found) => found.some((mark) => mark.kind === 'only')));
-  const legend = element('p', { class: 'legend' },
-    isSameProtocol ? 'Same protocol: fields are compared at equal paths. ' : 'Point at a value to see where it went. ',
-    hasOnly ? [element('span', { class: 'legend-sign' }, '·'), ' marks values that only this side has: renamed, rewritten or set by the target’s form.'] : null);
-  return { root: element('div', { class: 'comparison' }, list, legend, element('div', { class: 'panes' }, panes)), choose, trees };
-}
+export const buildComparison = (options) => new Comparison(options);

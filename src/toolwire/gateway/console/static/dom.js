@@ -69,7 +69,8 @@ export function button(text, onclick, properties = {}) {
 const ICONS = {
   pause: 'M8 5v14M16 5v14', play: 'M8 5l10 7-10 7z', copy: 'M9 9h10v10H9zM5 15V5h10', close: 'M6 6l12 12M18 6L6 18',
   search: 'M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5', theme: 'M12 4a8 8 0 100 16V4z', download: 'M12 4v11M7 11l5 5 5-5M5 20h14',
-  back: 'M15 5l-7 7 7 7', record: 'M12 7a5 5 0 100 10 5 5 0 000-10z', arrow: 'M4 12h15M13 6l6 6-6 6', keyboard: 'M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8', external: 'M7 17L17 7M9 7h8v8', out: 'M10 5H5v14h5M14 8l4 4-4 4M18 12H9',
+  back: 'M15 5l-7 7 7 7', record: 'M12 7a5 5 0 100 10 5 5 0 000-10z', arrow: 'M4 12h15M13 6l6 6-6 6', keyboard: 'M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8', external: 'M7 17L17 7M9 7h8v8', 
+  widen: 'M9 6l-6 6 6 6M15 6l6 6-6 6M3 12h18', narrow: 'M3 6l6 6-6 6M21 6l-6 6 6 6', out: 'M10 5H5v14h5M14 8l4 4-4 4M18 12H9',
 };
 
 /** Create an icon, hidden from assistive technology. */

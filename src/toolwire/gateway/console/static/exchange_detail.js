@@ -5,9 +5,9 @@ import { buildComparison } from './comparison.js';
 import { curlCommand, keyHeader } from './commands.js';
 import { button, copyText, element, icon, iconButton, replace } from './dom.js';
 import { lossChips, statusBadge } from './exchange_list.js';
-import { costText } from './exchange_text.js';
+import { costText, programTitle } from './exchange_text.js';
 import { formatCount, formatDateTime, formatDuration, formatTime, protocolTitle } from './format.js';
-import { lossList } from './loss_list.js';
+import { countGroups, lossList } from './loss_list.js';
 import { buildTimeline } from './timeline.js';
 
 const TABS = [['request', 'Request'], ['response', 'Response'], ['stream', 'Stream'], ['elsewhere', 'Other providers']];
@@ -73,9 +73,8 @@ export class ExchangeDetail {
     const facts = [
       ['First token', formatDuration(row.first)],
       ['Total', row.is_open ? 'under way' : formatDuration(row.duration)],
-      ['Tokens in', row.input === undefined ? '' : formatCount(row.input)],
+      ['Tokens', row.input === undefined && row.output === undefined ? '' : `${formatCount(row.input ?? 0)} → ${formatCount(row.output ?? 0)}`],
       ['From cache', row.cache_read ? formatCount(row.cache_read) : ''],
-      ['Tokens out', row.output === undefined ? '' : formatCount(row.output)],
       ['Reasoning', usage.reasoning ? formatCount(usage.reasoning) : ''],
       [row.is_simulated ? 'Simulated cost' : 'Cost', costText(row)],
       ['Stop', data?.stop_reasons?.join(', ') ?? ''],
@@ -86,28 +85,27 @@ export class ExchangeDetail {
     ].filter(([, text]) => text);
     const tools = element('div', { class: 'detail-tools' },
       iconButton('copy', 'Copy curl', () => this.copyCurl(), { title: data?.bodies ? 'Copy the client’s request as a curl command (c)' : 'This needs captured bodies', disabled: !data?.bodies }),
-      data?.upstream ? iconButton('copy', 'Copy provider curl', () => copyText(curlCommand(data.upstream.url, [...data.upstream.headers ?? [], ...(data.upstream.key_header ? [keyHeader(data.upstream.key_header, 'KEY')] : [])], data.bodies.translated), 'Command'), { title: 'Copy the request to the provider as a curl command' }) : null,
+      data?.upstream ? iconButton('copy', `Copy curl to ${row.provider}`, () => copyUpstreamCurl(data.upstream, data.bodies.translated), { title: `Copy the request that ${row.provider} was sent as a curl command` }) : null,
       data?.replay ? iconButton('copy', 'Copy replay', () => copyText(`${data.replay} --to PROVIDER/MODEL`, 'Command (without --to, it goes to the same provider)'), { title: 'Copy the command that sends it again, to the same or another provider' }) : null,
       data?.bodies?.request ? this.playgroundLink() : null,
       element('a', { class: 'button', href: `/console/api/export/${encodeURIComponent(this.id)}`, download: `toolwire-${this.id}.zip`, title: 'Download as a zip file for a bug report, without secrets' }, icon('download'), element('span', {}, 'Export')));
     replace(this.head,
       element('div', { class: 'detail-title' }, iconButton('back', 'Back to the list', this.onClose, { isCompact: true, class: 'button compact narrow-only' }), statusBadge(row), element('h2', {}, requestedModel(row)), lossChips(row.losses), iconButton('close', 'Close (Esc)', this.onClose, { isCompact: true, class: 'button compact wide-only push' })),
       element('p', { class: 'detail-path' },
-        row.client ? element('span', { class: 'protocol' }, protocolTitle(row.client)) : null, element('code', {}, `${row.method ?? 'POST'} ${row.path}`),
+        row.program ? element('strong', { title: row.program }, programTitle(row.program)) : null, row.client ? element('span', { class: 'protocol' }, protocolTitle(row.client)) : null, element('code', {}, `${row.method ?? 'POST'} ${row.path}`),
         row.provider ? [element('span', { class: 'route-arrow', 'aria-label': 'to' }, '→'), element('span', { class: 'protocol' }, protocolTitle(row.protocol)), element('strong', {}, `${row.provider}/${row.model ?? ''}`)] : null),
       row.error ? element('p', { class: 'detail-error', role: 'note' }, row.error) : null,
       element('dl', { class: 'facts' }, facts.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text)))),
-      element('div', { class: 'detail-foot' }, tools, element('span', { class: 'detail-id' }, element('time', {}, formatDateTime(row.at)), ' ', button(this.id, () => copyText(this.id, 'Id'), { class: 'id-button', title: 'Copy the id' }))));
+      element('div', { class: 'detail-foot' }, tools, element('span', { class: 'detail-id' }, element('time', { title: formatDateTime(row.at) }, formatTime(row.at)), ' ', button(this.id, () => copyText(this.id, 'Id'), { class: 'id-button', title: 'Copy the id' }))));
   }
 
   drawTabs() {
     const { data } = this;
-    const count = (direction) => data.losses.filter((loss) => loss.direction === direction).length;
-    const badges = { request: count('request'), response: count('response') };
+    const badges = Object.groupBy(data.losses, (loss) => loss.direction);
     replace(this.tabs, TABS.map(([name, label]) => element('button', {
       type: 'button', role: 'tab', class: 'tab', id: `tab-${name}`, 'aria-selected': String(this.tab === name), 'aria-controls': 'detail-panel', tabindex: this.tab === name ? 0 : -1,
       onclick: () => this.selectTab(name), onkeydown: (event) => this.onTabKey(event),
-    }, label, badges[name] ? element('span', { class: 'tab-count', title: 'losses' }, String(badges[name])) : null)));
+    }, label, badges[name] ? element('span', { class: 'tab-count', title: countGroups(badges[name]) }, String(badges[name].length)) : null)));
     this.body.setAttribute('aria-labelledby', `tab-${this.tab}`);
   }
 
@@ -150,12 +148,12 @@ export class ExchangeDetail {
     const { row, bodies } = data;
     const cut = data.cut?.length ? element('p', { class: 'hint' }, `Too long to show in full: ${data.cut.join(', ')}. The export has everything.`) : null;
     if (!bodies.translated) {
-      return element('div', {}, cut, element('p', { class: 'hint' }, 'Nothing was sent to a provider.'), buildComparison({
+      return element('div', { class: 'fill' }, cut, element('p', { class: 'hint' }, 'Nothing was sent to a provider.'), buildComparison({
         left: { title: 'From the client', subtitle: protocolTitle(row.client), text: bodies.request ?? '', protocol: row.client }, right: { title: 'To the provider', subtitle: 'not sent', text: '', protocol: '' },
         losses: data.losses.filter((loss) => loss.direction === 'request'),
       }).root);
     }
-    return element('div', {}, cut, buildComparison({
+    return element('div', { class: 'fill' }, cut, buildComparison({
       left: { title: 'From the client', subtitle: protocolTitle(row.client), text: bodies.request ?? '', protocol: row.client },
       right: { title: `To ${row.provider}`, subtitle: protocolTitle(row.protocol), text: bodies.translated, protocol: row.protocol },
       losses: data.losses.filter((loss) => loss.direction === 'request'),
@@ -170,7 +168,7 @@ export class ExchangeDetail {
     const losses = data.losses.filter((loss) => loss.direction === 'response');
     if (!answers.length && !bodies.response) return element('p', { class: 'hint' }, row.is_open ? 'The response has not begun.' : 'There was no response.');
     const sections = answers.slice(0, -1).map((answer, index) => element('details', { class: 'earlier' }, element('summary', {}, `Answer ${index + 1} of ${answers.length}, before the last`), element('pre', { class: 'plain' }, answer)));
-    return element('div', {}, row.streamed ? element('p', { class: 'hint' }, 'Streams are shown as one response here; their events are in the tab Stream.') : null, sections, buildComparison({
+    return element('div', { class: 'fill' }, row.streamed ? element('p', { class: 'hint' }, 'Streams are shown as one response here; their events are in the tab Stream.') : null, sections, buildComparison({
       left: { title: `From ${row.provider || 'the gateway'}`, subtitle: row.protocol ? protocolTitle(row.protocol) : '', text: answers.at(-1) ?? '', protocol: row.protocol },
       right: { title: 'To the client', subtitle: protocolTitle(row.client), text: bodies.response ?? '', protocol: row.client },
       losses, empty: 'Nothing was lost in the response.',
@@ -179,19 +177,24 @@ export class ExchangeDetail {
 
   elsewhereTab() {
     const { data, app } = this;
-    const area = element('div', { class: 'elsewhere' });
-    const result = element('div', { class: 'elsewhere-result', 'aria-live': 'polite' });
+    const area = element('div', { class: 'elsewhere fill' });
+    const result = element('div', { class: 'elsewhere-result fill' });
+    const status = element('p', { class: 'offscreen', role: 'status' });
     import('./targets.js').then(({ TargetPicker }) => {
-      const picker = new TargetPicker(app, async (target) => {
+      let latest = null;
+      const picker = new TargetPicker(app, data.row.provider, async (target) => {
+        latest = target;
         replace(result, element('p', { class: 'hint' }, 'Translating …'));
         try {
           const answer = await act('translate', { protocol: data.row.client, body: data.bodies.request ?? '', stream: data.row.streamed ?? false, model: data.row.client_model ?? null, ...target.request });
+          if (latest !== target) return; // another one was chosen meanwhile
           replace(result, targetResult(answer.targets[0], target, data));
+          status.textContent = `Translated for ${target.title}`;
         } catch (error) {
-          replace(result, element('p', { class: 'problem' }, error.message));
+          if (latest === target) replace(result, element('p', { class: 'problem' }, error.message));
         }
       });
-      replace(area, element('p', { class: 'hint' }, 'What another provider would have been sent in place of this request, and what would have been lost. Nothing is sent.'), picker.root, result);
+      replace(area, picker.root, status, result);
       picker.choose(picker.first(data.row.protocol));
     });
     return area;
@@ -200,7 +203,7 @@ export class ExchangeDetail {
   /** Link to the playground with the client's request. */
   playgroundLink() {
     const { data, app } = this;
-    return element('a', { class: 'button', href: '#/playground', title: 'Edit the request, translate it for any provider, and run it', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request }; } }, icon('external'), element('span', {}, 'Open in playground'));
+    return element('a', { class: 'button', href: '#/playground', 'aria-label': 'Open in playground', title: 'Open in the playground: edit the request, translate it for any provider, and run it', onclick: () => { app.playgroundInput = { protocol: data.row.client, body: data.bodies.request }; } }, icon('external'), element('span', {}, 'Playground'));
   }
 
   /** Show the losses, which need no bodies, and how to capture bodies. */
@@ -208,8 +211,9 @@ export class ExchangeDetail {
     const { data, app, tab } = this;
     const losses = data.losses.filter((loss) => loss.direction === tab);
     const other = tab === 'request' ? 'response' : 'request';
+    const target = protocolTitle(tab === 'request' ? data.row.protocol : data.row.client);
     const known = tab === 'request' || tab === 'response' ? [
-      element('h3', {}, losses.length ? `Lost in the ${tab}` : `Nothing was lost in the ${tab}`), losses.length ? lossList(losses) : null,
+      element('h3', {}, losses.length ? `Lost in the ${tab}: ${countGroups(losses)}` : `Nothing was lost in the ${tab}`), losses.length ? lossList(losses, null, { target }) : null,
       data.losses.length > losses.length ? element('p', {}, button(`See what was lost in the ${other}`, () => this.selectTab(other), { class: 'link' })) : null,
     ] : null;
     return element('div', { class: 'missing' }, known, element('section', { class: 'capture-box' }, element('h3', {}, PURPOSES[tab]),
@@ -253,13 +257,18 @@ export class ExchangeDetail {
   }
 }
 
+/** Copy a request to a provider as a command, which takes the key from a variable. */
+function copyUpstreamCurl({ url, headers = [], key_header: name }, body) {
+  copyText(curlCommand(url, [...headers, ...(name ? [keyHeader(name, 'KEY')] : [])], body), 'Command');
+}
+
 function targetResult(answer, target, data) {
   const refused = answer.refused ? element('p', { class: 'detail-error' }, answer.refused) : null;
   const findings = (answer.findings ?? []).length ? element('div', { class: 'findings' }, element('h3', {}, `${target.title} would refuse it`), element('ul', {}, answer.findings.map((finding) => element('li', { class: finding.level }, element('code', {}, finding.path || '(body)'), ' ', finding.message)))) : null;
   if (answer.refused) return refused;
-  return element('div', {}, findings, buildComparison({
+  return element('div', { class: 'fill' }, findings, buildComparison({
     left: { title: 'From the client', subtitle: protocolTitle(data.row.client), address: `${data.row.method ?? 'POST'} ${data.row.path}`, text: data.bodies.request ?? '', protocol: data.row.client },
-    right: { title: `To ${target.title}`, subtitle: [answer.model, protocolTitle(answer.protocol)].filter(Boolean).join(' · '), address: answer.path ? `POST ${answer.path}` : null, text: answer.body, protocol: answer.protocol },
+    right: { title: `To ${target.title}`, subtitle: [answer.model, protocolTitle(answer.protocol)].filter(Boolean).join(' · '), address: answer.path ? `POST ${answer.path}` : null, text: answer.body, protocol: answer.protocol, tools: answer.upstream ? iconButton('copy', 'curl', () => copyUpstreamCurl(answer.upstream, answer.body), { class: 'button small', title: `Copy this request to ${target.title} as a curl command`, 'aria-label': `Copy curl to ${target.title}` }) : [] },
     losses: answer.losses ?? [], empty: 'Nothing would be lost.', areLossesFolded: true,
   }).root);
 }

@@ -54,14 +54,15 @@ export function routeLine(row) {
   const isSame = answered === asked || row.model === asked;
   return element('span', { class: 'route' },
     element('span', { class: 'route-asked' }, asked),
+    row.has_bodies ? element('span', { class: 'captured', title: 'Bodies captured', role: 'img', 'aria-label': 'bodies captured' }, '{ }') : null,
     answered && answered !== asked ? [element('span', { class: 'route-arrow', 'aria-hidden': true }, '→'), element('span', { class: 'route-answered' }, isSame ? row.provider : answered)] : null);
 }
 
 /** Describe an exchange in the second line of its row. A narrow list shows there what it has no columns for, and cuts what comes last. */
 function rowDetail(row) {
   const fact = (name, text) => (text ? element('span', { class: `fact-${name}` }, `${text} · `) : null);
-  const [program, ...rest] = describeExchange(row);
-  return [fact('time', formatTime(row.at)), program, rest.length ? ' · ' : null, fact('cost', costText(row)), fact('total', row.is_open ? '' : formatDuration(row.duration)), rest.join(' · ')];
+  const [first, ...rest] = describeExchange(row);
+  return [fact('time', formatTime(row.at)), element('span', { title: row.program }, first), rest.length ? ' · ' : null, fact('cost', costText(row)), fact('total', row.is_open || row.prompt ? '' : formatDuration(row.duration)), row.prompt ? [element('span', { class: 'row-prompt', title: row.prompt }, `“${row.prompt}”`), ' · '] : null, rest.join(' · ')];
 }
 
 export class ExchangeList {
@@ -94,7 +95,7 @@ export class ExchangeList {
   buildToolbar() {
     const { filter } = this.store;
     this.search = element('input', {
-      type: 'search', class: 'search-input', placeholder: 'Search models, errors, lost fields', title: 'Words, or status:4xx, provider:…, model:…, client:…, key:…, loss:…, is:stream', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
+      type: 'search', class: 'search-input', placeholder: 'Search models, errors, lost fields', title: 'Words, or status:4xx, provider:…, model:…, client:…, key:…, loss:…, is:stream, is:captured', 'aria-label': 'Search exchanges', value: filter.search, autocomplete: 'off', spellcheck: 'false',
       oninput: () => this.store.setFilter({ search: this.search.value }),
       onkeydown: (event) => { if (event.key === 'Escape' || event.key === 'Enter' || event.key === 'ArrowDown') { event.preventDefault(); event.stopPropagation(); this.grid.focus(); } },
     });
@@ -114,6 +115,12 @@ export class ExchangeList {
       element('label', { class: 'search' }, icon('search'), this.search, keyHint('/')), this.status, this.losses, this.provider, this.sort, this.pause, this.count);
   }
 
+  searchFor(text) {
+    this.search.value = text;
+    this.search.focus();
+    this.store.setFilter({ search: text });
+  }
+
   togglePause() {
     this.store.setPaused(!this.store.isPaused);
   }
@@ -123,7 +130,7 @@ export class ExchangeList {
     this.sort.value = sort.key;
     replace(this.header, COLUMNS.map(({ key, label, isNumber }, index) => {
       const isSorted = key !== null && sort.key === key;
-      const content = key === null ? label : button([label, isSorted ? svg('svg', { viewBox: '0 0 8 8', class: 'sort-mark', 'aria-hidden': 'true' }, svg('path', { d: sort.descending ? 'M1 2h6L4 7z' : 'M1 6h6L4 1z' })) : null], () => { this.store.setSort(key); this.buildHeader(); }, { class: 'sort', title: `Sort by ${label.toLowerCase()}` });
+      const content = key === null ? label : button([label, svg('svg', { viewBox: '0 0 8 8', class: isSorted ? 'sort-mark' : 'sort-mark idle', 'aria-hidden': 'true' }, svg('path', { d: isSorted && !sort.descending ? 'M1 6h6L4 1z' : 'M1 2h6L4 7z' }))], () => { this.store.setSort(key); this.buildHeader(); }, { class: 'sort', title: `Sort by ${label.toLowerCase()}` });
       return element('div', { class: `cell c${index} ${isNumber ? 'number' : ''}`, role: 'columnheader', 'aria-sort': isSorted ? (sort.descending ? 'descending' : 'ascending') : null }, content);
     }));
   }

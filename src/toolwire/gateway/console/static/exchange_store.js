@@ -1,6 +1,6 @@
 // The exchanges that the page knows, filtered and sorted for the list.
 
-import { lossTexts, searchText } from './exchange_text.js';
+import { lossTexts, programTitle, searchText } from './exchange_text.js';
 
 const MAX_EXCHANGES = 20_000;
 
@@ -34,9 +34,9 @@ function compileTerm(term) {
     case 'provider': return (row) => (row.provider ?? '').toLowerCase().includes(value);
     case 'model': return (row) => `${row.client_model ?? ''} ${row.model ?? ''}`.toLowerCase().includes(value);
     case 'key': return (row) => (row.key ?? '').toLowerCase().includes(value);
-    case 'client': return (row) => `${row.client ?? ''} ${row.program ?? ''}`.toLowerCase().includes(value);
+    case 'client': return (row) => `${row.client ?? ''} ${row.program ?? ''} ${programTitle(row.program ?? '')}`.toLowerCase().includes(value);
     case 'loss': return (row) => (value === 'any' ? lossWeight(row) > 0 : countOf(row.losses, value) > 0 || lossTexts(row).some((text) => text.toLowerCase().includes(value)));
-    case 'is': return (row) => ({ stream: row.streamed, failed: isFailed(row), open: row.is_open, bodies: row.has_bodies })[value] === true;
+    case 'is': return (row) => ({ stream: row.streamed, failed: isFailed(row), open: row.is_open, captured: row.has_bodies, bodies: row.has_bodies })[value] === true;
     default: return (row) => searchText(row).includes(term);
   }
 }

@@ -1,13 +1,21 @@
 // The texts that the list shows of an exchange. The search looks through the same texts.
 
-import { formatCost, formatDuration, formatTime, formatTokens, plural } from './format.js';
+import { formatCost, formatDuration, formatTime, formatTokens, plural, protocolTitle } from './format.js';
+
+const PROGRAMS = { 'claude-cli': 'Claude Code', codex_cli_rs: 'Codex', codex_exec: 'Codex', geminicli: 'Gemini CLI', qwencode: 'Qwen Code' };
+
+/** Return the well-known name of a client's program, by the product in its user agent. */
+export const programTitle = (program) => PROGRAMS[program.toLowerCase()] ?? program;
+
+/** Name the target in the reason of a loss, which calls it `the target`. */
+export const nameTarget = (reason, name) => (name ? reason.replaceAll(/\bthe target( protocol)?\b/g, name) : reason);
 
 /** Describe an exchange: the client's program, protocols, stream, calls and failovers. */
 export function describeExchange(row) {
   const calls = Object.values(row.calls ?? {}).reduce((sum, count) => sum + count, 0);
   const protocols = row.protocol && row.protocol !== row.client ? `${row.client} → ${row.protocol}` : row.client;
   return [
-    row.program, row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated', row.key && `key ${row.key}`,
+    row.program && programTitle(row.program), row.client ? protocols : `${row.method} ${row.path}`, row.streamed && 'stream', calls && plural(calls, 'call'), row.failovers && plural(row.failovers, 'failover'), row.is_simulated && 'simulated', row.key && `key ${row.key}`,
   ].filter(Boolean);
 }
 
@@ -21,7 +29,7 @@ export const tokensText = (row) => (row.input === undefined && row.output === un
 export const countLosses = (losses) => ['error', 'warning', 'info'].filter((severity) => losses?.[severity]).map((severity) => plural(losses[severity], severity === 'info' ? 'note' : severity));
 
 /** Return the losses of a row as text: severity, what happened to which field, and why. */
-export const lossTexts = (row) => (row.loss_texts ?? []).map((text) => text.replace(/^info /, 'note '));
+export const lossTexts = (row) => [[row.loss_texts, row.protocol], [row.response_loss_texts, row.client]].flatMap(([texts = [], protocol]) => texts.map((text) => nameTarget(text.replace(/^info /, 'note '), protocol && protocolTitle(protocol))));
 
 const texts = new WeakMap();
 
@@ -30,7 +38,7 @@ export function searchText(row) {
   let text = texts.get(row);
   if (text === undefined) {
     text = [
-      row.id, row.method, row.path, row.client_model, `${row.provider ?? ''}/${row.model ?? ''}`, row.status, row.error, row.is_open ? 'under way' : formatDuration(row.duration), formatTime(row.at), formatDuration(row.first),
+      row.id, row.method, row.path, row.program, row.prompt, row.client_model, `${row.provider ?? ''}/${row.model ?? ''}`, row.status, row.error, row.is_open ? 'under way' : formatDuration(row.duration), formatTime(row.at), formatDuration(row.first),
       tokensText(row), costText(row), ...describeExchange(row), ...countLosses(row.losses), ...lossTexts(row),
     ].join(' ').toLowerCase();
     texts.set(row, text);

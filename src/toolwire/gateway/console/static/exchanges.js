@@ -90,8 +90,8 @@ export class ExchangesView {
     if (hasRows) {
       const { search } = this.app.store.filter;
       replace(area, element('h2', {}, 'No exchange matches'),
-        search.trim() ? element('p', {}, 'The texts of messages are not searched. The search finds models, programs, errors, lost fields and ids, for example ',
-          ['claude-sonnet', 'top_k', 'rate limit', 'status:4xx', this.app.store.rows.values().next().value.id].map((example, index) => [index ? ', ' : null, element('code', {}, example)]), '.') : null,
+        search.trim() ? element('p', {}, 'Of messages, only the first words of the last one are searched, and only of exchanges whose bodies are captured. The search finds models, programs, errors, lost fields and ids, for example ',
+          ['claude-sonnet', 'top_k', 'rate limit', 'status:4xx', 'is:captured', this.app.store.rows.values().next().value.id].map((example, index) => [index ? ', ' : null, button(element('code', {}, example), () => this.list.searchFor(example), { class: 'link' })]), '.') : null,
         element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
       return;

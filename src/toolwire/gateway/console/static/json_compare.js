@@ -34,12 +34,12 @@ const addMark = (marks, path, mark) => {
   else marks.set(path, [mark]);
 };
 
-/** Return the marks of both panes. `losses` point into the left value, or with `target` into the right one. */
-export function compare(left, right, losses, { isSameProtocol }) {
+/** Return the marks of both panes. `losses` point into the left value, or with `target` into the right one; `describe` returns the reason of one. */
+export function compare(left, right, losses, { isSameProtocol, describe }) {
   const marks = { left: new Map(), right: new Map() };
   losses.forEach((loss, index) => {
     const kind = loss.kind === 'dropped' ? 'dropped' : loss.kind === 'added' ? 'added' : 'changed';
-    const mark = { kind, severity: loss.severity, reason: loss.reason, loss: index };
+    const mark = { kind, word: loss.kind, severity: loss.severity, reason: describe(loss), loss: index };
     if (loss.kind === 'added' && loss.target !== undefined) addMark(marks.right, nearestPointer(right, loss.target), { ...mark, pointer: loss.target });
     else addMark(marks.left, nearestPointer(left, loss.path), { ...mark, pointer: loss.path });
   });
@@ -62,7 +62,7 @@ function markDifferences(left, right, path, marks) {
   }
 }
 
-const scalarKey = (value) => (value instanceof ExactNumber ? value.source : JSON.stringify(value));
+export const scalarKey = (value) => (value instanceof ExactNumber ? value.source : JSON.stringify(value));
 const isEqualScalar = (one, other) => !isContainer(one) && !isContainer(other) && scalarKey(one) === scalarKey(other);
 
 /** Fields whose values are words of a protocol. */
@@ -91,15 +91,15 @@ function hasMarkAbove(marks, path) {
 
 const MAX_SCALARS = 20_000;
 
-/** Return the places of each scalar, by its JSON text. */
-export function collectScalars(root) {
+/** Return the places of each scalar in their order, by its JSON text. */
+export function collectScalars(root, limit = MAX_SCALARS) {
   const found = new Map();
   const stack = [[root, '', '']];
   let count = 0;
-  while (stack.length && count < MAX_SCALARS) {
+  while (stack.length && count < limit) {
     const [value, path, name] = stack.pop();
     if (isContainer(value)) {
-      for (const [member, child] of Object.entries(value)) stack.push([child, `${path}/${escapePointer(member)}`, member]);
+      for (const [member, child] of Object.entries(value).reverse()) stack.push([child, `${path}/${escapePointer(member)}`, member]);
       continue;
     }
     count += 1;

@@ -5,7 +5,9 @@ import { button, element } from './dom.js';
 import { formatCount } from './format.js';
 import { escapePointer, isContainer } from './json_compare.js';
 
-const OPEN_LINES = 160;
+const OPEN_LINES = 300;
+const MAX_EXPANDED_LINES = 4000;
+const MAX_EXPANDED_TEXT = 400_000;
 const MAX_TEXT = 280;
 const MAX_MEMBERS = 200;
 
@@ -13,30 +15,36 @@ const SIGNS = { dropped: '−', added: '+', changed: '~', only: '·' };
 const WORDS = { dropped: 'dropped', added: 'added', changed: 'changed', only: 'only on this side' };
 
 export class JsonTree {
-  constructor(value, { marks = new Map(), label = 'JSON', onHover = null } = {}) {
+  /** `open` has the pointers that are in view from the start; `onHover` and `onChoose` get the pointer of a line. */
+  constructor(value, { marks = new Map(), label = 'JSON', open = [], onHover = null, onChoose = null } = {}) {
     this.value = value;
     this.marks = marks;
-    this.onHover = onHover;
+    this.onChoose = onChoose;
     this.lines = new Map();
     this.branches = new Map();
-    this.byValue = new Map();
-    this.markedAbove = new Set();
-    for (const [path, found] of marks) {
-      if (found.every((mark) => mark.kind === 'only')) continue;
-      for (let above = path; above; above = above.slice(0, above.lastIndexOf('/'))) this.markedAbove.add(above.slice(0, above.lastIndexOf('/')));
-    }
-    this.openPaths = this.chooseOpen();
-    this.root = element('div', { class: 'json', role: 'group', 'aria-label': label });
+    this.texts = [];
+    this.openPaths = this.chooseOpen(open);
+    this.root = element('div', { class: `json ${onChoose ? 'linked' : ''}`, role: 'group', 'aria-label': label });
+    const pathOf = (event) => event.target.closest('.jl, .jn')?.dataset.path ?? null;
     if (onHover) {
-      this.root.addEventListener('pointerover', (event) => onHover(event.target.closest('.jl')?.dataset.value ?? null));
+      this.root.addEventListener('pointerover', (event) => onHover(pathOf(event)));
       this.root.addEventListener('pointerleave', () => onHover(null));
+    }
+    if (onChoose) {
+      this.root.addEventListener('click', (event) => {
+        const path = pathOf(event);
+        if (path !== null && !event.target.closest('button') && getSelection().isCollapsed) onChoose(path);
+      });
     }
     this.root.append(...this.build(null, value, '', 0, true));
   }
 
-  /** Choose the branches to open: those with marks, then breadth first until there are enough lines. */
-  chooseOpen() {
-    const open = new Set(['', ...this.markedAbove]);
+  /** Choose the branches to open: those above these pointers, then breadth first until there are enough lines. */
+  chooseOpen(pointers) {
+    const open = new Set(['']);
+    for (const pointer of pointers) {
+      for (let above = pointer.slice(0, pointer.lastIndexOf('/')); above && !open.has(above); above = above.slice(0, above.lastIndexOf('/'))) open.add(above);
+    }
     let lines = 0;
     const queue = [['', this.value]];
     while (queue.length && lines < OPEN_LINES) {
@@ -54,14 +62,14 @@ export class JsonTree {
   /** Return the lines of a value, with those of its members if it is open. */
   build(name, value, path, depth, isLast) {
     const comma = isLast ? '' : ',';
-    if (!isContainer(value)) return this.decorate(this.line(name, path, depth, [this.scalar(value), comma], scalarText(value)), path, depth);
+    if (!isContainer(value)) return this.decorate(this.line(name, path, depth, [this.scalar(value), comma]), path, depth);
     const isArray = Array.isArray(value);
     const [opening, closing] = isArray ? '[]' : '{}';
     const count = Object.keys(value).length;
     if (count === 0) return this.decorate(this.line(name, path, depth, [element('span', { class: 'jp' }, `${opening}${closing}${comma}`)]), path, depth);
     const toggle = button('', () => this.toggle(path), { class: 'jt', 'aria-expanded': 'false', 'aria-label': `${name ?? 'root'}, ${count} ${isArray ? 'items' : 'members'}` });
     const summary = element('span', { class: 'jp' });
-    const line = this.line(name, path, depth, [summary], null, toggle);
+    const line = this.line(name, path, depth, [summary], toggle);
     const members = element('div', { class: 'jm', hidden: true });
     const end = this.line(null, null, depth, [element('span', { class: 'jp' }, `${closing}${comma}`)]);
     end.hidden = true;
@@ -115,33 +123,58 @@ export class JsonTree {
     return this.lines.get(path) ?? null;
   }
 
-  /** Scroll to a pointer and flash its line. */
-  show(pointer) {
+  /** Unfold a pointer and scroll to it; flash its line, unless it only is near what is looked for. */
+  show(pointer, { isFlashed = true, isScrolled = true } = {}) {
     const line = this.reveal(pointer);
     if (!line) return;
-    line.scrollIntoView({ block: 'center', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
+    if (isScrolled) scrollTo(line);
     line.classList.remove('flash');
+    if (!isFlashed) return;
     void line.offsetWidth;
     line.classList.add('flash');
   }
 
-  /** Highlight the lines with this scalar. */
-  highlight(text) {
-    for (const line of this.highlighted ?? []) line.classList.remove('same');
-    this.highlighted = text === null ? [] : (this.byValue.get(text) ?? []).slice(0, 50);
-    for (const line of this.highlighted) line.classList.add('same');
+  /** Return whether the line of a pointer is not folded away. */
+  isShown(pointer) {
+    return Boolean(this.lines.get(pointer)?.offsetParent);
   }
 
-  line(name, path, depth, content, text = null, toggle = null) {
+  /** Highlight the line of a pointer, or none. */
+  highlight(pointer) {
+    this.highlighted?.classList.remove('same');
+    this.highlighted = this.lines.get(pointer);
+    this.highlighted?.classList.add('same');
+  }
+
+  /** Open all branches and texts, up to a limit; return whether all are open. */
+  expand() {
+    let textLeft = MAX_EXPANDED_TEXT;
+    for (const branch of this.branches.values()) { // grows while its members are added
+      if (this.lines.size > MAX_EXPANDED_LINES) return false;
+      this.draw(branch, true);
+      for (let more = branch.members.lastElementChild; more?.matches('.jmore') && this.lines.size <= MAX_EXPANDED_LINES; more = branch.members.lastElementChild) more.click();
+    }
+    for (const text of this.texts) {
+      textLeft -= text.size;
+      if (textLeft < 0) return false;
+      text.setOpen(true);
+    }
+    return !this.root.querySelector('.jmore');
+  }
+
+  /** Close all branches but the root, and all texts. */
+  collapse() {
+    for (const branch of this.branches.values()) this.draw(branch, branch.path === '');
+    for (const text of this.texts) text.setOpen(false);
+  }
+
+  line(name, path, depth, content, toggle = null) {
     const line = element('div', { class: 'jl' }, element('span', { class: 'jg', 'aria-hidden': true }), toggle ?? element('span', { class: 'jt-space' }),
       name === null ? null : [element('span', { class: 'jk' }, quote(name)), element('span', { class: 'jp' }, ': ')], content);
     line.style.paddingInlineStart = `calc(${depth} * var(--indent) + var(--gutter))`;
-    if (path !== null) this.lines.set(path, line);
-    if (text !== null && text.length > 1 && text !== 'true' && text !== 'false' && text !== 'null') {
-      line.dataset.value = text.slice(0, 500);
-      const known = this.byValue.get(line.dataset.value);
-      if (known) known.push(line);
-      else this.byValue.set(line.dataset.value, [line]);
+    if (path !== null) {
+      this.lines.set(path, line);
+      line.dataset.path = path;
     }
     return line;
   }
@@ -152,11 +185,12 @@ export class JsonTree {
     if (!marks) return [line];
     const [strongest] = [...marks].sort((one, other) => rank(other) - rank(one));
     line.classList.add('marked', strongest.kind, strongest.severity ?? 'unexplained');
-    line.firstChild.textContent = SIGNS[strongest.kind];
-    line.append(element('span', { class: 'offscreen' }, ` (${WORDS[strongest.kind]})`));
+    const word = strongest.word ?? WORDS[strongest.kind];
+    line.firstChild.replaceWith(this.onChoose ? button(SIGNS[strongest.kind], () => this.onChoose(path), { class: 'jg', 'aria-label': `${word}: show the other side`, title: `${word}: show the other side` }) : element('span', { class: 'jg', 'aria-hidden': true }, SIGNS[strongest.kind]));
+    line.append(element('span', { class: 'offscreen' }, ` (${word})`));
     const notes = marks.filter((mark) => mark.reason).map((mark) => {
       const below = mark.pointer !== undefined && mark.pointer !== path ? `${mark.pointer.slice(path.length)} ` : '';
-      const note = element('div', { class: `jn ${mark.severity}`, data: { loss: String(mark.loss) } }, element('span', { class: 'jn-kind' }, WORDS[mark.kind]), ' ', below && element('code', {}, below), mark.reason);
+      const note = element('div', { class: `jn ${mark.severity}`, data: { loss: String(mark.loss), path } }, element('span', { class: 'jn-kind' }, mark.word ?? WORDS[mark.kind]), ' ', below && element('code', {}, below), mark.reason);
       note.style.marginInlineStart = `calc(${depth} * var(--indent) + var(--gutter) + 18px)`;
       return note;
     });
@@ -176,21 +210,35 @@ export class JsonTree {
       return span;
     }
     let isOpen = false;
-    const drawText = () => {
+    const setOpen = (shouldOpen) => {
+      isOpen = shouldOpen;
       span.replaceChildren();
       span.classList.toggle('block', isOpen);
       const first = quote(value.slice(0, MAX_TEXT)).slice(0, -1);
       span.append(isOpen ? value : `${first}${isLong ? '…' : '"'}`);
-      span.append(button(isOpen ? 'less' : isLong ? `${formatCount(value.length)} characters` : 'as text', () => { isOpen = !isOpen; drawText(); }, { class: 'jx' }));
+      span.append(button(isOpen ? 'less' : isLong ? `${formatCount(value.length)} characters` : 'as text', () => setOpen(!isOpen), { class: 'jx' }));
     };
-    drawText();
+    setOpen(false);
+    this.texts.push({ size: value.length, setOpen });
     return span;
   }
 }
 
 const rank = (mark) => (mark.kind === 'only' ? 0 : { error: 4, warning: 3, info: 2 }[mark.severity] ?? 1);
 const quote = (text) => JSON.stringify(text);
-const scalarText = (value) => (value instanceof ExactNumber ? value.source : String(value));
+
+/** Scroll a line into view: within its pane, if that scrolls by itself. */
+function scrollTo(line) {
+  const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
+  const scroller = line.closest('.pane-body');
+  if (!scroller || scroller.scrollHeight <= scroller.clientHeight + 1) {
+    line.scrollIntoView({ block: 'center', behavior });
+    return;
+  }
+  scroller.closest('.pane').scrollIntoView({ block: 'nearest' });
+  const [own, frame] = [line.getBoundingClientRect(), scroller.getBoundingClientRect()];
+  scroller.scrollTo({ top: scroller.scrollTop + own.top - frame.top - Math.max(0, (frame.height - own.height) / 2), behavior }); // `scrollIntoView` moves one of two panes only
+}
 
 /** Return what a closed branch holds, in a few words. */
 function preview({ value, isArray, count }) {

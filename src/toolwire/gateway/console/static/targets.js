@@ -13,15 +13,18 @@ export async function loadHosts() {
 }
 
 export class TargetPicker {
-  constructor(app, onChoose) {
+  /** `sent` is the provider that got the request. */
+  constructor(app, sent, onChoose) {
+    this.app = app;
+    this.sent = sent;
     this.onChoose = onChoose;
     this.providers = app.session.providers ?? [];
-    this.providerPills = element('div', { class: 'pills' });
+    this.providerPills = element('div', { class: 'pills', role: 'group', 'aria-label': 'Configured providers' });
     this.protocolPills = element('div', { class: 'pills' });
-    this.host = element('select', { class: 'select', 'aria-label': 'Host', hidden: true, onchange: () => this.choose({ ...this.chosen, host: this.host.value }) });
-    this.more = element('details', { class: 'more-targets', open: !this.providers.length }, element('summary', {}, 'More: any server that speaks …'), this.protocolPills, this.host);
+    this.host = element('select', { class: 'select', 'aria-label': 'Host', hidden: true, onchange: () => { this.app.target = { ...this.chosen, host: this.host.value }; this.choose(this.app.target); } });
+    this.more = element('details', { class: 'more-targets', open: !this.providers.length }, element('summary', {}, 'Any server that speaks …'), this.protocolPills, this.host);
     this.root = element('div', { class: 'targets', role: 'group', 'aria-label': 'Target' },
-      this.providers.length ? element('div', { class: 'pill-group' }, element('span', { class: 'pill-label' }, 'Configured providers'), this.providerPills) : null, this.more);
+      this.providers.length ? this.providerPills : null, this.more);
     this.draw();
   }
 
@@ -32,15 +35,17 @@ export class TargetPicker {
     ];
   }
 
-  /** Return the first target that differs from a protocol. */
+  /** Return the target chosen last on this page; before any choice, the first provider of another protocol. */
   first(protocol) {
-    return this.options.find((option) => option.protocol !== protocol) ?? this.options[0];
+    const { options, app: { target } } = this;
+    const known = options.find((option) => option.key === target?.key);
+    return known ? { ...known, host: target.host } : options.find((option) => option.protocol !== protocol) ?? options[0];
   }
 
   draw() {
     const pill = (option) => element('button', {
-      type: 'button', class: 'pill', 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => this.choose(option),
-    }, option.title);
+      type: 'button', class: 'pill', 'aria-pressed': String(this.chosen?.key === option.key), title: option.provider ? `${option.title}, ${protocolTitle(option.protocol)}` : option.title, onclick: () => { this.app.target = option; this.choose(option); },
+    }, option.title, option.provider && option.provider === this.sent ? element('span', { class: 'pill-note' }, ' · was sent') : null);
     replace(this.providerPills, this.options.filter((option) => option.provider).map(pill));
     replace(this.protocolPills, this.options.filter((option) => !option.provider).map(pill));
   }
