@@ -1,6 +1,7 @@
 """The data of the playground, the runs and the status."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ from tests.support.assertions import non_empty
 from tests.support.gateway.in_process import one_provider_config, question_request, run_async, run_gateway_with
 from tests.support.servers.http_responses import CHAT_RESPONSE
 from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
+from toolwire.codec.validation import Finding
+from toolwire.gateway.console import console as console_module
+from toolwire.gateway.console import playground
+from toolwire.gateway.console.playground import find_refusals
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
 
 REQUEST = {"model": "m", "max_tokens": 9, "top_k": 4, "messages": [{"role": "user", "content": "Hi"}]}
+BODIES = "[console]\nbodies = true\n"
 KEYS = '[server]\nkeys = ["the-first-server-key", "the-second-server-key"]\n'
 
 
@@ -75,6 +81,70 @@ def test_playground_shows_what_a_provider_would_be_sent() -> None:
             assert script.requests == []
             (unknown,) = (await console.act("translate", wanted | {"provider": "nowhere"})).json["targets"]
             assert "nowhere" in unknown["refused"]
+
+    run_async(work())
+
+
+def test_playground_manages_the_context_as_the_gateway_does() -> None:
+    calls = [
+        [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": f"t{number}", "name": "look", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": f"result {number}"}],
+            },
+        ]
+        for number in range(3)
+    ]
+    edit = {
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "tool_uses", "value": 1},
+        "keep": {"type": "tool_uses", "value": 1},
+    }
+    request = REQUEST | {
+        "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": "Look."}, *(message for pair in calls for message in pair)],
+        "context_management": {"edits": [edit]},
+    }
+
+    async def work() -> None:
+        script = ScriptedUpstream(CHAT_RESPONSE)
+        async with open_console(BODIES, upstream=script) as console:
+            wanted = {"protocol": "anthropic", "body": json.dumps(request), "provider": "p0", "model": "p0/m"}
+            (target,) = (await console.act("translate", wanted)).json["targets"]
+            (loss,) = [loss for loss in target["losses"] if loss["path"] == "/context_management"]
+            assert loss["kind"] == "approximated"
+            texts = [message.get("content") for message in json.loads(target["body"])["messages"]]
+            assert "result 2" in texts
+            assert "result 0" not in texts
+            id = (await console.send("POST", "/v1/messages", request)).headers["toolwire-exchange"]
+            (sent,) = script.bodies
+            assert sent["messages"] == json.loads(target["body"])["messages"]
+            details = (await console.get(f"exchanges/{id}")).json
+            assert loss in details["losses"]
+
+    run_async(work())
+
+
+def test_refusals_are_found_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of the highest size takes long to check, which must not delay exchanges."""
+    threads: list[threading.Thread] = []
+
+    def find(*args: Any) -> list[Finding]:
+        threads.append(threading.current_thread())
+        return find_refusals(*args)
+
+    for module in (console_module, playground):
+        monkeypatch.setattr(module, "find_refusals", find)
+
+    async def work() -> None:
+        async with open_console() as console:
+            body = {"protocol": "anthropic", "body": json.dumps(REQUEST)}
+            for wanted, count in ((body | {"provider": "p0"}, 1), (body, len(PROTOCOLS) + 1)):
+                threads.clear()
+                assert "targets" in (await console.act("translate", wanted)).json
+                assert len(threads) == count
+                assert threading.current_thread() not in threads
 
     run_async(work())
 

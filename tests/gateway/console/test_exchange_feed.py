@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,51 @@ def test_row_describes_an_exchange_with_losses() -> None:
             assert 0 < row["first"] <= row["duration"]
             assert row["cost"] > 0
             assert not row.get("has_bodies")
+
+    run_async(work())
+
+
+PROMPT = "Which museum in Oslo is open on Mondays?"
+CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "a result"}
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        (PROMPT, PROMPT),
+        (
+            [{"type": "text", "text": "<system-reminder>No.</system-reminder>"}, {"type": "text", "text": PROMPT}],
+            PROMPT,
+        ),
+        (
+            [{"type": "text", "text": PROMPT}, {"type": "text", "text": "<system-reminder>No.</system-reminder>"}],
+            PROMPT,
+        ),
+        ("Two\n\n  lines", "Two lines"),
+        ("word " * 100, ("word " * 16)[:79] + "…"),
+        (f"{'a' * 72} {SECRET}", f"{'a' * 72} [remov…"),
+        ([{"type": "text", "text": "<system-reminder>No.</system-reminder>"}], None),
+    ],
+)
+def test_captured_row_has_the_first_words_of_the_user(content: Any, prompt: str | None) -> None:
+    messages = [
+        {"role": "user", "content": content},
+        {"role": "assistant", "content": [CALL]},
+        {"role": "user", "content": [RESULT]},
+    ]
+
+    async def work() -> None:
+        async with open_console(BODIES) as console:
+            await console.send("POST", "/v1/messages", LOSSY | {"messages": messages})
+            async with console.feed() as feed:
+                (row,) = await feed.rows(1)
+            assert row.get("prompt") == prompt
+        async with open_console() as console:
+            await console.send("POST", "/v1/messages", LOSSY | {"messages": messages})
+            async with console.feed() as feed:
+                (row,) = await feed.rows(1)
+            assert "prompt" not in row
 
     run_async(work())
 

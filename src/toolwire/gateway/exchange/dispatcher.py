@@ -163,14 +163,20 @@ class Dispatcher:
         return response
 
     async def translate(self, client_request: ClientRequest) -> UpstreamRequest:
-        """Translate a request for its first backend, without sending it."""
+        """Translate a request for its first backend, without sending it or the request for a summary."""
         # Not the conversation of the request that may follow, as its body differs.
         conversation = Conversation(self.services.conversation_memo)
         exchange = await self._decode_and_route(client_request, _UNOBSERVED, conversation)
+        manage_context(exchange)
         backend, *_ = order_backends(exchange.route_match, exchange.request, client_request.tenant)
+        executor = self.services.body_executor
+        if exchange.managed is not None:
+            await executor.run(exchange.managed.prepare, exchange, backend, heavy=exchange.is_heavy)
         signed = await find_signatures(exchange, backend, exchange.request)
         build = partial(build_upstream_request, exchange, backend, signed)
-        return await self.services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
+        exchange.upstream_request = await executor.run(build, heavy=exchange.is_heavy)
+        report_management(exchange)
+        return exchange.upstream_request
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
         """Store a request without sending it (`generate: false`), and return the stream of its empty response."""

@@ -45,7 +45,7 @@ def test_each_body_scrolls_under_its_header(console: ConsoleGateway, browser: Br
 
 
 def test_body_begins_in_the_upper_half(console: ConsoleGateway, browser: Browser) -> None:
-    unknown = {f"unknown_{number}": number for number in range(12)}
+    unknown: dict[str, Any] = {f"unknown_{number}": number for number in range(12)}
     page = open_exchange(console, browser, claude_request(**unknown))
     page.set_viewport_size({"width": 1280, "height": 860})
     losses = page.locator(".loss")
