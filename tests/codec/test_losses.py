@@ -1,13 +1,16 @@
 """Losses: source paths resolve to JSON pointers, and foreign extras are always reported."""
 
+from typing import Any
+
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signature, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FunctionTool, Sampling, ToolChoice
-from toolwire.codec.losses import LossReport, SourcePath, element_pointers, foreign_extras, source_pointers
+from toolwire.canonical.tools import CacheMark, FunctionTool, Sampling, ToolChoice
+from toolwire.codec.losses import LossReport, SourcePath, element_pointers, foreign_extras, node_fields, source_pointers
 
 WIRE_NAMES = {
     "Message.parts": "/content",
@@ -131,6 +134,31 @@ def test_foreign_extras_are_found_at_any_depth() -> None:
     ]
     assert list(foreign_extras(REQUEST, ("acme",))) == [((), "other", {"y": Raw(b"[2, 3]")})]
     assert list(foreign_extras(REQUEST, ("acme", "other"))) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "field"),
+    [
+        (node, field)
+        for node in (
+            Message(role="user", parts=()),
+            Text(text=""),
+            ToolCall(id="1", name="f", arguments="{}"),
+            ToolResult(call_id="1"),
+            FunctionTool(name="f"),
+            Reasoning(),
+        )
+        for field in ("extras", *(node_fields(type(node)) or ()))
+    ],
+)
+def test_extras_are_found_in_every_field_of_a_node(node: Any, field: str) -> None:
+    extras = {"acme": {"x": Raw(b"1")}}
+    is_list = field in ("parts", "content", "annotations")
+    child = CacheMark(extras=extras)
+    value: Any = extras if field == "extras" else (child,) if is_list else child
+    request = Request(origin="acme", messages=(replace(node, **{field: value}), Text(text="")))  # type: ignore[arg-type]
+    path: SourcePath = () if field == "extras" else (field, 0) if is_list else (field,)
+    assert foreign_extras(request, ("other",)) == [(("messages", 0, *path), "acme", extras["acme"])]
 
 
 def test_foreign_extras_are_reported_with_exact_pointers() -> None:

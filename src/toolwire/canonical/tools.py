@@ -1,6 +1,6 @@
 """Tool declarations, tool choice, and settings for thinking, output and sampling."""
 
-from typing import Literal
+from typing import Literal, final
 
 from toolwire.canonical.node import Node, Raw
 
@@ -11,6 +11,7 @@ class CacheMark(Node, frozen=True, tag=True):
     ttl: str | None = None
 
 
+@final
 class FunctionTool(Node, frozen=True, tag=True):
     """A tool with JSON arguments, run by the client."""
 
@@ -33,6 +34,7 @@ class Grammar(Node, frozen=True, tag=True):
     definition: str
 
 
+@final
 class FreeformTool(Node, frozen=True, tag=True):
     """A tool whose input is text, optionally restricted by a grammar."""
 
@@ -46,6 +48,7 @@ class FreeformTool(Node, frozen=True, tag=True):
     cache: CacheMark | None = None
 
 
+@final
 class ToolGroup(Node, frozen=True, tag=True):
     """Tools under a common namespace."""
 
@@ -95,6 +98,7 @@ class Computer(Node, frozen=True, tag=True):
     others: tuple[str, ...] = ()  # JSON pointers to settings without a vendor-neutral equivalent
 
 
+@final
 class NativeTool(Node, frozen=True, tag=True):
     """A vendor's own tool, as declared on the wire."""
 

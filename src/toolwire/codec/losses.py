@@ -7,10 +7,10 @@ An encoder sees only canonical values. It reports a *source path* from the root 
 `"//parallel_tool_calls"` for a field at the root.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,11 +18,12 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import ToolCall, ToolResult
+from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import Direction, Loss, LossKind, Severity
 from toolwire.canonical.node import Node
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
+from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.memo import BoundedMemo
 from toolwire.codec.severity import derive_change_severity, derive_extras_severities, derive_severity
 
@@ -123,7 +124,10 @@ class LossReport:
     @property
     def all_entries(self) -> "list[_ReportEntry]":
         """Return all entries, also those of shared reports."""
-        return [*self._entries, *chain.from_iterable(shared.all_entries for _, shared in self._shared or ())]
+        entries = self._entries.copy()
+        for _, shared in self._shared or ():
+            entries += shared.all_entries
+        return entries
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
@@ -369,24 +373,6 @@ def with_source_positions(owner: N, wire_names: WireNames, field: str = "parts")
     return replace(owner, **{field: tuple(positioned)})
 
 
-def has_extras(value: Any) -> bool:
-    """Return whether a value contains extras of any family, at any depth."""
-    kind: type = type(value)
-    if (fields := node_fields(kind)) is None:
-        return False
-    if value.extras:
-        return True
-    for field in fields:
-        child = getattr(value, field)
-        if type(child) is tuple:
-            for element in child:
-                if has_extras(element):
-                    return True
-        elif child is not None and has_extras(child):
-            return True
-    return False
-
-
 ForeignExtras = list[tuple[SourcePath, str, dict[str, Raw]]]
 
 
@@ -410,7 +396,7 @@ def _collect_foreign_extras(
     collected: ForeignExtras,
     has_citations: bool,  # noqa: FBT001 - called for every node
 ) -> None:
-    """Append the foreign extras below a value to `collected`; subtrees without any are skipped by one comparison."""
+    """Append the foreign extras below a value to `collected`."""
     if value.extras:
         marks = " ".join(value.wire_form)
         marked = ":canonical:" in marks or ":cited:" in marks
@@ -423,36 +409,48 @@ def _collect_foreign_extras(
                 )
                 if foreign:
                     collected.append((path, family, foreign))
-    for field in _NODE_FIELD_GETTERS[type(value)][0]:
+    kind: type = type(value)
+    for field in node_fields(kind) or ():
         if not (child := getattr(value, field)):
             continue
-        if type(child) is tuple:
+        if type(child) is not tuple:
+            _collect_foreign_extras(child, (*path, field), families, collected, has_citations)
+        elif _hold_extras(child):
             for index, element in enumerate(child):
-                _, get, empty = _NODE_FIELD_GETTERS[type(element)]
-                if get(element) != empty:  # build a path only where it may lead to extras
-                    _collect_foreign_extras(element, (*path, field, index), families, collected, has_citations)
-        else:
-            _, get, empty = _NODE_FIELD_GETTERS[type(child)]
-            if get(child) != empty:
-                _collect_foreign_extras(child, (*path, field), families, collected, has_citations)
+                _collect_foreign_extras(element, (*path, field, index), families, collected, has_citations)
 
 
-class _NodeFieldGetters(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], Any]]):
-    """By type: the fields that hold nodes, a getter for these fields and `extras`, and its result if all are empty."""
+def _hold_extras(nodes: Sequence[Any]) -> bool:
+    """Return whether one of the nodes, or a node below them, has extras.
 
-    def __missing__(self, kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
-        """Return the entry of a type, computed and cached; types other than nodes get an empty one."""
-        fields = node_fields(kind)
-        if fields is None:
-            entry: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
-        else:
-            get, empty = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
-            entry = fields, get, empty
-        self[kind] = entry
-        return entry
-
-
-_NODE_FIELD_GETTERS = _NodeFieldGetters()
+    Fields of the usual types are read one by one: by name, as those of the others, this would take several times as
+    long, and a request has hundreds of them.
+    """
+    pending = list(nodes)
+    for node in pending:  # grows by the nodes below
+        kind: type = type(node)
+        if kind is Text and not (node.extras or node.annotations or node.signature):
+            if node.cache is not None:
+                pending.append(node.cache)
+        elif kind is FunctionTool and not (node.extras or node.cache):
+            pass
+        elif kind is Message and not node.extras:
+            pending += node.parts
+        elif kind is ToolCall and not (
+            node.extras or node.caller or node.signature or node.cache or node.use or node.screen
+        ):
+            pass
+        elif kind is ToolResult and not (
+            node.extras or node.caller or node.signature or node.cache or node.use or node.screen
+        ):
+            pending += node.content or ()
+        elif (fields := node_fields(kind)) is not None:
+            if node.extras:
+                return True
+            for field in fields:
+                child = getattr(node, field)
+                pending += child if type(child) is tuple else () if child is None else (child,)
+    return False
 
 
 def _without_canonical(
@@ -465,9 +463,6 @@ def _without_canonical(
 
 def holds_constraint(root: Node, families: Container[str]) -> bool:
     """Return whether a constraint (a safety limit) that these families can't express stands below `root`."""
-    _, get, empty = _NODE_FIELD_GETTERS[type(root)]
-    if get(root) == empty:
-        return False
     return any(family.endswith(":constraint") for _, family, _ in foreign_extras(root, families))
 
 

@@ -211,10 +211,11 @@ class EncodedToolsMemo:
             plan.tools = cached.name_plan.copy()
             return cached.body
         body = encode()
-        if not plan.report and all(type(tool) is FunctionTool for tool in tools):
-            raw = Raw(msgspec.json.encode(body))
-            TOOLS_MEMO.put((self, key), _EncodedTools(tools, raw, plan.tools.copy()), len(bytes(raw)))
-        return body
+        if plan.report or {FunctionTool} != set(map(type, tools)):
+            return body
+        raw = Raw(msgspec.json.encode(body))
+        TOOLS_MEMO.put((self, key), _EncodedTools(tools, raw, plan.tools.copy()), len(bytes(raw)))
+        return raw
 
 
 LIMIT_SYSTEM_BYTES = 16 * 1024 * 1024

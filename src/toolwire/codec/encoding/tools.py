@@ -139,16 +139,23 @@ def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None
     """
     declared: list[LocatedTool] = []
     for index, tool in order_declarations(request):
-        if isinstance(tool, ToolGroup):
+        if type(tool) is ToolGroup:
             declared += flatten_tool(tool, ("tools", index))
         else:
             declared.append(LocatedTool(tool, ("tools", index)))
     declared += loaded_tools(request) if loaded is None else loaded
+    tools = [located.tool for located in declared]
+    names = [(tool.namespace, tool.name) for tool in tools if type(tool) is not NativeTool]
+    return declared if len(set(names)) == len(names) else _drop_repeated(declared)
+
+
+def _drop_repeated(tools: list[LocatedTool]) -> list[LocatedTool]:
+    """Return the tools without those of a name that another had before."""
     seen: set[tuple[str | None, str]] = set()
     unique: list[LocatedTool] = []
-    for located in declared:
+    for located in tools:
         tool = located.tool
-        if not isinstance(tool, NativeTool):
+        if type(tool) is not NativeTool:
             if (name := (tool.namespace, tool.name)) in seen:
                 continue
             seen.add(name)
@@ -200,7 +207,7 @@ def loaded_tools(request: Request) -> list[LocatedTool]:
 
 def flatten_tool(tool: Tool, path: SourcePath) -> Iterator[LocatedTool]:
     """Yield a tool, or the members of a group with its namespace, each with its source path."""
-    if isinstance(tool, ToolGroup):
+    if type(tool) is ToolGroup:
         for index, member in enumerate(tool.tools):
             namespaced = replace(member, namespace=tool.name)
             yield LocatedTool(namespaced, (*path, "tools", index))
@@ -210,7 +217,7 @@ def flatten_tool(tool: Tool, path: SourcePath) -> Iterator[LocatedTool]:
 
 def is_tool_search(tool: Tool) -> bool:
     """Return whether a tool is a provider's own search for deferred tools."""
-    return isinstance(tool, NativeTool) and tool.kind.startswith("tool_search") and tool.executor == "server"
+    return type(tool) is NativeTool and tool.kind.startswith("tool_search") and tool.executor == "server"
 
 
 def report_excluded_tool(located_tool: LocatedTool, request: Request, report: LossReport, reason: str) -> None:
@@ -242,7 +249,7 @@ def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) 
 def report_group_descriptions(request: Request, report: LossReport) -> None:
     """Report the descriptions of tool groups, for targets without groups."""
     for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
+        if type(tool) is ToolGroup and tool.description is not None:
             report.dropped(("tools", index), "description", "the target has no tool groups")
 
 

@@ -263,11 +263,9 @@ def _assign_missing_ids(turns: list[Turn], report: LossReport) -> None:
 
 def _has_missing_ids(parts: Sequence[Part]) -> bool:
     """Return whether a call lacks a unique id, or a result lacks the id of its call."""
-    ids = [part.id for part in parts if isinstance(part, ToolCall)]
+    ids = [part.id for part in parts if type(part) is ToolCall]
     return (
-        not all(ids)
-        or len(set(ids)) < len(ids)
-        or any(isinstance(part, ToolResult) and not part.call_id for part in parts)
+        not all(ids) or len(set(ids)) < len(ids) or any(type(part) is ToolResult and not part.call_id for part in parts)
     )
 
 

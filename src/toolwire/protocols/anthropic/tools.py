@@ -195,7 +195,7 @@ _COMPUTER_BETA = "computer-use-2025-11-24"
 def beta_headers(*, has_connectors: bool, tools: tuple[Tool, ...] | None) -> tuple[tuple[str, str], ...]:
     """Return the `anthropic-beta` header that tools of another protocol's request need, or an empty tuple."""
     has_single_tool = any(
-        isinstance(tool, NativeTool) and tool.protocol == FAMILY and tool.kind == SINGLE_TOOL for tool in tools or ()
+        type(tool) is NativeTool and tool.protocol == FAMILY and tool.kind == SINGLE_TOOL for tool in tools or ()
     )
     betas = ([MCP_BETA_HEADER[1]] if has_connectors else []) + ([_COMPUTER_BETA] if has_single_tool else [])
     return ((MCP_BETA_HEADER[0], ",".join(betas)),) if betas else ()
@@ -345,7 +345,7 @@ def _encode_anthropic_tools(request: Request, plan: EncodingPlan) -> list[Any] |
 def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
     """Encode one tool; report it and return None if Anthropic has no equivalent."""
     tool = located_tool.tool
-    if not isinstance(tool, NativeTool):
+    if type(tool) is not NativeTool:
         return _encode_function(tool, located_tool.path, plan)
     if tool.protocol != FAMILY:
         return _encode_foreign_native(tool, located_tool, plan)
@@ -398,7 +398,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
             plan.report.dropped(path, "asynchronous")
         deferred = _encode_deferral(tool, path, plan) if deferred is True else UNSET
     strict: bool | None
-    if isinstance(tool, FreeformTool):
+    if type(tool) is FreeformTool:
         schema, strict = freeform_schema(), None
         description: str | None = freeform_description(tool) or None
     else:

@@ -250,15 +250,15 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
     plan.request = request
     report_group_descriptions(request, plan.report)
     located_tools = list(choosable_tools(request, plan))
-    with_functions = any(not isinstance(located_tool.tool, NativeTool) for located_tool in located_tools)
-    validated = has_only_strict_tools(request)
+    with_functions = any(type(located_tool.tool) is not NativeTool for located_tool in located_tools)
+    validated = has_only_strict_tools(request, plan)
     functions: list[Any] = []
     hosted: list[Any] = []
     computers: list[Any] = []
     config: dict[str, Any] = {}
     for located_tool in located_tools:
         offered = located_tool.tool
-        if not isinstance(offered, NativeTool):
+        if type(offered) is not NativeTool:
             functions.append(_encode_function(offered, located_tool.path, plan, validated=validated))
         elif offered.protocol == FAMILY:
             computers.append({offered.name: offered.body})
@@ -362,10 +362,10 @@ def _encode_function(
         name = plan.tools.declare(tool, path, plan.report)
         report_allowed_callers(tool, path, plan.report)
         _report_function(tool, path, plan)
-        if isinstance(tool, FunctionTool) and tool.strict and not validated:
+        if type(tool) is FunctionTool and tool.strict and not validated:
             plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     shape = DeclarationShape(name=name, description=none_to_unset(tool.description))
-    if isinstance(tool, FreeformTool):
+    if type(tool) is FreeformTool:
         shape.description = freeform_description(tool)
         shape.parameters_json_schema = freeform_schema()
         return shape
@@ -464,7 +464,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) 
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
-    validated = has_functions and (has_only_strict_tools(request) or (choice is not None and choice.validated))
+    validated = has_functions and (has_only_strict_tools(request, plan) or (choice is not None and choice.validated))
     if choice is None:
         return CallingShape(mode="VALIDATED") if validated else UNSET
     if choice.parallel is False:

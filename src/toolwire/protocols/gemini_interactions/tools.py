@@ -214,7 +214,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
         shape.description, shape.parameters = freeform_description(tool), freeform_schema()
         return shape
     shape.description, shape.parameters = none_to_unset(tool.description), _encode_schema(tool, path, plan)
-    if tool.strict and not (plan.request is not None and has_only_strict_tools(plan.request)):
+    if tool.strict and not (plan.request is not None and has_only_strict_tools(plan.request, plan)):
         plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
@@ -236,7 +236,7 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
-    is_strict = has_only_strict_tools(request)
+    is_strict = has_only_strict_tools(request, plan)
     if choice is not None and choice.parallel is False:
         plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     if choice is None or choice.mode is None:

@@ -354,11 +354,11 @@ def _encode_available_tools(request: Request, plan: EncodingPlan, variant: ChatV
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
     """Encode a tool that came from a Chat client."""
-    if isinstance(tool, NativeTool):
+    if type(tool) is NativeTool:
         return tool.body
-    if isinstance(tool, ToolGroup):
+    if type(tool) is ToolGroup:
         raise TypeError("Chat requests have no tool groups")
-    if isinstance(tool, FreeformTool):
+    if type(tool) is FreeformTool:
         return restore_extras(
             {"type": "custom", "custom": _custom_members(_custom_shape(tool, tool.name))}, tool, FAMILY
         )
@@ -385,7 +385,7 @@ def _custom_members(shape: CustomShape) -> dict[str, Any]:
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan, variant: ChatVariant) -> Any:
     """Encode another protocol's tool; report it and return None if it has no equivalent."""
     tool = located_tool.tool
-    if isinstance(tool, NativeTool):
+    if type(tool) is NativeTool:
         return _encode_native(tool, located_tool, plan, variant)
     if tool.allowed_callers is not None:
         report_allowed_callers(tool, located_tool.path, plan.report)
@@ -394,7 +394,7 @@ def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan, variant: ChatVar
     if tool.asynchronous:
         plan.report.dropped(located_tool.path, "asynchronous")
     body: dict[str, Any]
-    if isinstance(tool, FreeformTool):
+    if type(tool) is FreeformTool:
         name = plan.tools.declare(tool, located_tool.path, plan.report)
         function = {"name": name, "description": freeform_description(tool), "parameters": freeform_schema()}
         body = {"type": "function", "function": function}

@@ -73,11 +73,11 @@ def encode_fast_foreign(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> 
     has_text = False
     for part in parts:
         item = None
-        if isinstance(part, ToolCall):
+        if type(part) is ToolCall:
             item = encode_fast_call(part, plan)
-        elif isinstance(part, ToolResult):
+        elif type(part) is ToolResult:
             item = encode_fast_result(part, plan)
-        elif isinstance(part, Text) and not has_text:
+        elif type(part) is Text and not has_text:
             has_text = role != "assistant"
             if part.text and part.cache is None and part.annotations is None and part.signature is None:
                 item = {"role": role, "content": part.text}

@@ -108,8 +108,10 @@ def encode_functions(request: Request, plan: ItemPlan) -> list[Any] | None:
 def limit_functions(tools: list[Any], plan: ItemPlan) -> list[Any]:
     """Return as many functions as the host accepts, with all other tools; the rest is reported."""
     limit = plan.target.host.tools.max_count
+    if limit is None:
+        return tools
     functions = [index for index, tool in enumerate(tools) if isinstance(tool, FunctionShape | CustomShape)]
-    if limit is None or len(functions) <= limit:
+    if len(functions) <= limit:
         return tools
     excess = set(functions[limit:])
     reason = f"{plan.target.host.rejects(f'more than {limit} tools')}; {len(excess)} left out"

@@ -374,7 +374,7 @@ def _disable_storage(body: dict[str, Any], plan: ItemPlan) -> None:
     fields = plan.target.host.fields
     if "store" in fields.refused or "store" in fields.ignored:
         return
-    if "store" not in body and any(isinstance(item, ReasoningItem) for item in body["input"]):
+    if "store" not in body and any(type(item) is ReasoningItem for item in body["input"]):
         body["store"] = False
         plan.report.added((), "", "/store", "encrypted reasoning requires store=false")
 

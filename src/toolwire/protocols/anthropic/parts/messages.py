@@ -188,7 +188,7 @@ def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
     elif not (message.parts == () and "anthropic:content:absent" in message.wire_form):
         shape.content = encode_parts(turn.parts, plan)
     for part in message.parts:
-        if isinstance(part, SettingChange):
+        if type(part) is SettingChange:
             effort = UNSET if part.thinking is None else none_to_unset(part.thinking.effort)
             shape.output_config = encode_with_extras(SettingsShape(effort=effort), part, FAMILY)
             if STRING in message.wire_form and isinstance(first := message.parts[0], Text):

@@ -58,7 +58,7 @@ def move_signatures(located_parts: list[LocatedPart]) -> list[LocatedPart]:
     moved = list(located_parts)
     for index, located_part in enumerate(located_parts):
         thought = located_part.part
-        if not isinstance(thought, Reasoning) or thought.signature is None or thought.signature.issuer != ISSUER:
+        if type(thought) is not Reasoning or thought.signature is None or thought.signature.issuer != ISSUER:
             continue
         target = _signature_target(thought, index, moved)
         if target is None:

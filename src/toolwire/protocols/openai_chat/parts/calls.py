@@ -1,6 +1,5 @@
 """Decode and encode tool calls and tool results."""
 
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -54,13 +53,6 @@ CUSTOM_NAMES = ("openai-chat:name:name=custom/name", "openai-chat:name:arguments
 LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=arguments")
 
 
-# One comparison of all other fields shows that a call, result or text is plain.
-_call_fields = attrgetter("native", "executor", "shape", "signature", "cache", "toolset")
-_PLAIN_CALL = (None, "client", "json", None, None, None)
-_result_fields = attrgetter("status", "native", "executor", "name", "namespace", "cache", "caller", "toolset")
-_PLAIN_RESULT = ("ok", None, "client", None, None, None, None, None)
-_text_fields = attrgetter("cache", "extras", "annotations", "id")
-_PLAIN_TEXT = (None, None, None, None)
 _validate_json = msgspec.json.Decoder(Raw).decode
 
 
@@ -199,7 +191,12 @@ def decode_result(shape: MessageShape) -> ToolResult:
 def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
     """Tell whether another protocol's call has only id, name and arguments, all valid in Chat."""
     return (
-        _call_fields(part) == _PLAIN_CALL
+        part.native is None
+        and part.executor == "client"
+        and part.shape == "json"
+        and part.signature is None
+        and part.cache is None
+        and part.toolset is None
         and (part.caller is None or part.caller.kind == "direct")
         and not part.asynchronous
         and part.arguments != ""
@@ -211,14 +208,30 @@ def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
 
 def encode_fast_result(part: Part, plan: EncodingPlan) -> dict[str, Any] | None:
     """Encode a result that is one text without optional fields, None for any other part."""
-    if type(part) is not ToolResult or _result_fields(part) != _PLAIN_RESULT:
+    if type(part) is not ToolResult or not _is_plain_result(part):
         return None
     content = part.content
     if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
-    if _text_fields(text) != _PLAIN_TEXT or not (part.call_id in plan.legal_ids or plan.is_legal_id(part.call_id)):
+    if text.cache is not None or text.extras is not None or text.annotations is not None or text.id is not None:
+        return None
+    if not (part.call_id in plan.legal_ids or plan.is_legal_id(part.call_id)):
         return None
     return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
+
+
+def _is_plain_result(part: ToolResult) -> bool:
+    """Tell whether a result of another protocol has only a call id and content."""
+    return (
+        part.status == "ok"
+        and part.native is None
+        and part.executor == "client"
+        and part.name is None
+        and part.namespace is None
+        and part.cache is None
+        and part.caller is None
+        and part.toolset is None
+    )
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:

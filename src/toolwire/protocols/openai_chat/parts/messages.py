@@ -247,7 +247,7 @@ def _encode_results_and_content(turn: Turn, plan: EncodingPlan) -> list[Any]:
     other_parts: list[LocatedPart] = []
     for located_part in turn.parts:
         part = located_part.part
-        if isinstance(part, ToolResult) and part.executor == "client":
+        if type(part) is ToolResult and part.executor == "client":
             messages.append(encode_result(part, located_part, plan, hoisted))
         else:
             other_parts.append(located_part)
@@ -341,7 +341,9 @@ def report_message_extras(turn: Turn, plan: EncodingPlan) -> None:
     else:
         messages = [(("messages", number), message) for number, message in turn.messages or ()]
     for path, message in messages:
-        for name, value in (message.extras or {}).get(FAMILY, {}).items():
+        if not message.extras:
+            continue
+        for name, value in message.extras.get(FAMILY, {}).items():
             if not any(token.endswith(f":canonical:{name}") for token in message.wire_form):
                 for pointer in element_pointers(value, name):
                     reason = "the target supports it only on single-message assistant turns"
@@ -389,9 +391,9 @@ class ContentEncoder:
 
     def _encode_other(self, part: Part, located_part: LocatedPart) -> list[Any]:
         """Encode a part that is not text, or text with optional fields, as content parts."""
-        if isinstance(part, ToolCall):
+        if type(part) is ToolCall:
             encoded = encode_server_call(part, located_part, self._plan)
-        elif isinstance(part, ToolResult):
+        elif type(part) is ToolResult:
             encoded = encode_server_result(part, located_part, self._plan)
         else:
             return encode_parts([located_part], self._plan)

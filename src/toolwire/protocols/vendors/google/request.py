@@ -11,7 +11,7 @@ from msgspec import Raw
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, NativeTool
 from toolwire.codec.encoding.hosted_tools import parse_json
-from toolwire.codec.encoding.tools import conversation_tools
+from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.interface import SharedExtra
 from toolwire.codec.schema.dialect import Dialect
 from toolwire.codec.validation import word_set
@@ -43,17 +43,13 @@ OPENAPI = Dialect(
 )
 
 
-def has_only_strict_tools(request: Request) -> bool:
+def has_only_strict_tools(request: Request, plan: EncodingPlan) -> bool:
     """Check whether all functions are strict and none is forced, so that mode `VALIDATED` applies."""
     choice = request.tool_choice
     if choice is not None and choice.mode not in (None, "auto"):
         return False
-    tools = [
-        located_tool.tool
-        for located_tool in conversation_tools(request)
-        if not isinstance(located_tool.tool, NativeTool)
-    ]
-    return bool(tools) and all(isinstance(tool, FunctionTool) and tool.strict for tool in tools)
+    tools = [located.tool for located in plan.offered_tools(request) if type(located.tool) is not NativeTool]
+    return bool(tools) and all(type(tool) is FunctionTool and tool.strict for tool in tools)
 
 
 # ---- safety settings; the lowercase values of Interactions are the shared form
