@@ -436,21 +436,33 @@ def _hold_extras(nodes: Sequence[Any]) -> bool:
             pass
         elif kind is Message and not node.extras:
             pending += node.parts
-        elif kind is ToolCall and not (
-            node.extras or node.caller or node.signature or node.cache or node.use or node.screen
-        ):
+        elif kind is ToolCall and not _may_call_hold_extras(node):
             pass
-        elif kind is ToolResult and not (
-            node.extras or node.caller or node.signature or node.cache or node.use or node.screen
-        ):
+        elif kind is ToolResult and not _may_result_hold_extras(node):
             pending += node.content or ()
         elif (fields := node_fields(kind)) is not None:
             if node.extras:
                 return True
-            for field in fields:
-                child = getattr(node, field)
-                pending += child if type(child) is tuple else () if child is None else (child,)
+            pending += _nodes_below(node, fields)
     return False
+
+
+def _nodes_below(node: Node, fields: tuple[str, ...]) -> list[Any]:
+    """Return the nodes in these fields."""
+    nodes: list[Any] = []
+    for child in [getattr(node, field) for field in fields]:
+        nodes += child if type(child) is tuple else () if child is None else (child,)
+    return nodes
+
+
+def _may_call_hold_extras(call: ToolCall) -> bool:
+    """Return whether a call has extras, or fields that may."""
+    return bool(call.extras or call.caller or call.signature or call.cache or call.use or call.screen)
+
+
+def _may_result_hold_extras(result: ToolResult) -> bool:
+    """Return whether a result has extras, or fields besides its content that may."""
+    return bool(result.extras or result.caller or result.signature or result.cache or result.use or result.screen)
 
 
 def _without_canonical(
