@@ -60,6 +60,26 @@ def test_sign_in_and_out(browser: Browser, tmp_path: Path) -> None:
         page.context.close()
 
 
+def test_lines_to_copy_have_a_key_if_one_is_required(browser: Browser, tmp_path: Path) -> None:
+    key = "the-first-server-key"
+    for keys in (f'[server]\nkeys = ["{key}"]\n', ""):
+        with ExitStack() as stack:
+            extra = f'default_model = "groq/llama-3.3-70b-versatile"\n{keys}'
+            gateway = run_console_gateway(stack, tmp_path, extra=extra)
+            page = gateway.open_page(browser)
+            if keys:
+                page.get_by_label("Key").fill(key)
+                page.keyboard.press("Enter")
+            page.get_by_role("button", name="Copy the command for curl").click()
+            command = page.evaluate("navigator.clipboard.readText()")
+            shown = page.locator(".samples").inner_text()
+            assert (shown.count("$TOOLWIRE_KEY"), shown.count("=none")) == ((3, 0) if keys else (0, 2))
+            environment = os.environ | {"TOOLWIRE_KEY": key}
+            answer = subprocess.run(command, shell=True, env=environment, capture_output=True, check=True, text=True)  # noqa: S602
+            assert '"role":"assistant"' in answer.stdout
+            page.context.close()
+
+
 def test_admin_sees_which_key_made_a_request(browser: Browser, tmp_path: Path) -> None:
     keys = "".join(f'[keys.{name}]\nhash = "{hash_secret(name)}"\n{rest}' for name, rest in (("ann", ""), ("bob", "")))
     with ExitStack() as stack:

@@ -34,6 +34,23 @@ def test_list_grows_as_requests_come_in(console: ConsoleGateway, browser: Browse
     expect(page.locator(".count")).to_have_text("9 exchanges")
 
 
+def test_enter_opens_the_exchange_that_j_selected(console: ConsoleGateway, browser: Browser) -> None:
+    console.post("/v1/messages", claude_request())
+    page = console.open_page(browser)
+    expect(page.locator(ROWS)).to_have_count(1)
+    capture = page.locator("button.capture")
+    capture.focus()
+    for key in ("j", "k"):
+        page.keyboard.press(key)
+        expect(page.locator(".grid")).to_be_focused()
+        capture.focus()
+    before = capture.get_attribute("class")
+    for key in ("j", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".detail-body")).to_be_visible()
+    assert capture.get_attribute("class") == before
+
+
 def test_search_filters_and_sorting(console: ConsoleGateway, browser: Browser) -> None:
     send_traffic(console)
     page = console.open_page(browser)

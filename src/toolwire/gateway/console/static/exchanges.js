@@ -65,14 +65,20 @@ export class ExchangesView {
     switch (event.key) {
       case '/': this.list.search.focus(); return true;
       case 'p': this.list.togglePause(); return true;
-      case 'j': this.list.move(1); return true;
-      case 'k': this.list.move(-1); return true;
+      case 'j': this.step(1); return true;
+      case 'k': this.step(-1); return true;
       case 'Escape': if (this.detail) this.dismiss(); return true;
       case '[': this.detail?.nextTab(-1); return true;
       case ']': this.detail?.nextTab(1); return true;
       case 'c': this.detail?.copyCurl(); return true;
       default: return false;
     }
+  }
+
+  /** Select another row, with the focus on the list, so that Enter opens it and presses no button. */
+  step(count) {
+    this.list.grid.focus({ preventScroll: true });
+    this.list.move(count);
   }
 
   /** Offer to capture bodies, unless they are captured already or the viewer has declined. */
@@ -98,11 +104,13 @@ export class ExchangesView {
     }
     const { app } = this;
     const { origin } = location;
+    const key = app.session.needs_key ? '$TOOLWIRE_KEY' : 'none';
+    const keyHeader = app.session.needs_key ? ` -H "x-api-key: ${key}"` : '';
     const samples = [
-      ['Claude Code', `ANTHROPIC_BASE_URL=${origin} ANTHROPIC_AUTH_TOKEN=none claude`],
+      ['Claude Code', `ANTHROPIC_BASE_URL=${origin} ANTHROPIC_AUTH_TOKEN=${key} claude`],
       ['Codex', `codex -c openai_base_url=${origin}/v1`],
-      ['Any OpenAI client', `OPENAI_BASE_URL=${origin}/v1 OPENAI_API_KEY=none python your_agent.py`],
-      ['curl', `curl ${origin}/v1/messages -H 'content-type: application/json' -d '{"model": "any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
+      ['Any OpenAI client', `OPENAI_BASE_URL=${origin}/v1 OPENAI_API_KEY=${key} python your_agent.py`],
+      ['curl', `curl ${origin}/v1/messages${keyHeader} -H 'content-type: application/json' -d '{"model": "any", "max_tokens": 200, "top_k": 5, "messages": [{"role": "user", "content": "Hello"}]}'`],
     ];
     replace(area, element('h2', {}, 'Waiting for the first request'), element('p', {}, 'Every request through this gateway appears here as it happens.'),
       app.canCapture ? element('div', { class: 'capture-box' },
