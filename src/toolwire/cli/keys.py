@@ -16,7 +16,8 @@ def command() -> None:
     """Create keys for clients of the gateway.
 
     A key is a table [keys.NAME] of the configuration, which holds the hash of its secret. To revoke a key, delete the
-    table and restart the gateway. To renew it, replace the hash; what is stored for the key remains.
+    table, run `toolwire config trust`, and restart the gateway or send it SIGHUP. To renew it, replace the hash in the
+    same way; what is stored for the key remains.
 
     \b
     Examples:
