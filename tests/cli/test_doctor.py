@@ -119,7 +119,7 @@ def test_gateway_that_launch_would_use_is_named(tmp_path: Path) -> None:
     with serve_app(build_silent_app(config)) as url, serve_app(Simulator()) as other:
         found = {address: doctor(tmp_path, f"[server]\nport = {address[-5:]}\n").output for address in (url, other)}
     address = url.removeprefix("http://")
-    running = f"gateway: one runs at {address}: `toolwire launch` uses it, with its providers instead of these\n"
+    running = f"gateway: one runs at {address}: `toolwire launch` uses it, with the configuration it started with\n"
     assert f"ok       {running}" in found[url]
     with serve_app(build_silent_app("", simulated_providers("http://127.0.0.1:9"))) as url:
         output = doctor(tmp_path, f"[server]\nport = {url[-5:]}\n").output

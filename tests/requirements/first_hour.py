@@ -131,7 +131,7 @@ FH-70 A misspelled deny rule protects nothing, silently: in options, in the conf
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers
   -> tests/cli/test_mcp.py::test_misspelled_rule_for_a_tool_of_a_server_is_named
   -> tests/cli/test_doctor.py::test_misspelled_rules_are_problems
-  -> tests/gateway/server/test_launch.py::test_misspelled_rules_are_noted
+  -> tests/gateway/server/test_launch.py::test_misspelled_rules_and_expired_keys_are_noted
   -> tests/gateway/rounds/test_route_tools.py::test_misspelled_rules_are_logged_once
   -> tests/runtime/test_rule_checks.py::test_rule_with_an_argument_that_its_tool_lacks_is_an_error
   -> tests/runtime/test_rule_checks.py::test_restriction_of_an_unknown_tool_is_a_warning
@@ -141,4 +141,13 @@ FH-71 The doctor is content with settings that the gateway refuses to start with
   -> tests/cli/test_doctor.py::test_damaged_usage_is_a_problem
 FH-72 A request that is alone may exceed the remaining dollars, as documented, but not the remaining tokens.
   -> tests/gateway/keys/test_usage_limits.py::test_request_alone_may_exceed_the_tokens_that_are_left
+FH-73 A key whose every request is refused is named by nothing before, and the error does not name the missing extra.
+  -> tests/gateway/keys/test_key_check.py::test_key_that_allows_nothing_is_named
+  -> tests/gateway/keys/test_key_check.py::test_missing_prices_are_named_with_the_extra
+  -> tests/gateway/keys/test_key_check.py::test_doctor_names_keys_that_are_refused
+  -> tests/gateway/server/test_launch.py::test_misspelled_rules_and_expired_keys_are_noted
+FH-74 In the console, Enter presses the button that was clicked last, instead of opening the exchange that j selected.
+  -> tests/gateway/console/chromium/test_views.py::test_enter_opens_the_exchange_that_j_selected
+FH-75 The lines that the console offers to copy have no key, although the gateway requires one.
+  -> tests/gateway/console/chromium/test_page.py::test_lines_to_copy_have_a_key_if_one_is_required
 """)

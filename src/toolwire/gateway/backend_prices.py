@@ -11,6 +11,7 @@ from toolwire.codec.models.info import ModelInfo
 from toolwire.gateway.exchange.exchange import ExchangeServices
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.providers.price_book import price_reported
+from toolwire.upstream.models.price_data import price_hint
 
 
 class BackendPrices:
@@ -28,7 +29,7 @@ class BackendPrices:
             if info.prices is None:
                 raise ToolwireError(
                     f"the price of {backend.name} is unknown, so RunLimits(cost=...) can't be enforced: "
-                    f'set `prices` in [models."{backend.name}"] of the configuration, or install toolwire[prices]'
+                    f"{price_hint(backend.name)} of the configuration"
                 )
             self._models[backend.name] = info
 

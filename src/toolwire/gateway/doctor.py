@@ -13,6 +13,7 @@ from toolwire.codec.env_references import describe_unset
 from toolwire.gateway.config import Config, ConfigError, RouteSection, ServerSection, build_providers, journal_path
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
+from toolwire.gateway.keys.key_check import find_refused_keys
 from toolwire.gateway.keys.ledger import LEDGER_SCHEMA as LEDGER
 from toolwire.gateway.keys.ledger import POSTGRES_SCHEMA as POSTGRES_LEDGER
 from toolwire.gateway.observability.metrics import open_breakers
@@ -86,6 +87,8 @@ async def diagnose(
         known = providers or simulated_providers("http://127.0.0.1:9")  # the simulator runs only in a gateway
         router = Router(known, config.routes, aliases=config.aliases)
         findings += check_aliases(config.aliases, router)
+        refused = find_refused_keys(config, known)
+        findings += [Finding(key.setting, key.problem, key.advice) for key in refused]
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
         if routes:
             findings += [check_route(route, router) for route in routes]
@@ -141,7 +144,7 @@ def check_gateway(server: ServerSection) -> Finding:
     address = f"[{server.host}]:{server.port}" if ":" in server.host else f"{server.host}:{server.port}"
     match find_listener(server.host, server.port):
         case "gateway":
-            detail = f"one runs at {address}: `toolwire launch` uses it, with its providers instead of these"
+            detail = f"one runs at {address}: `toolwire launch` uses it, with the configuration it started with"
             return Finding("gateway", detail)
         case "simulator":
             detail = f"one runs at {address}, on the built-in simulator: `toolwire launch` uses it"

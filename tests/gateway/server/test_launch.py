@@ -98,12 +98,14 @@ def test_dead_ollama_is_noted_once(tmp_path: Path) -> None:
         assert note not in process.stderr.read()
 
 
-def test_misspelled_rules_are_noted(tmp_path: Path) -> None:
-    (tmp_path / "toolwire.toml").write_text('[policy]\ndeny = ["write_fil"]\n')
+def test_misspelled_rules_and_expired_keys_are_noted(tmp_path: Path) -> None:
+    key = f'[keys.alice]\nhash = "sha256:{"0" * 64}"\nexpires = 2020-01-31\n'
+    (tmp_path / "toolwire.toml").write_text(f'{key}[policy]\ndeny = ["write_fil"]\n')
     with serve_process(tmp_path) as (process, _):
         assert process.stderr is not None
         note = "policy.deny[0]: unknown tool 'write_fil' (did you mean \"write_file\""
         assert any(note in line for line in process.stderr)
+        assert any("keys.alice.expires: the key expired on 2020-01-31" in line for line in process.stderr)
 
 
 def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path: Path) -> None:

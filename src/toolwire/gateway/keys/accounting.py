@@ -28,6 +28,7 @@ from toolwire.gateway.keys.ledger import LimitExceeded, Reservation, UsageLedger
 from toolwire.gateway.limits import is_heavy_body
 from toolwire.gateway.providers.price_book import PriceBook, price_reported
 from toolwire.journal.sqlite_files import DatabaseUnusable
+from toolwire.upstream.models.price_data import price_hint
 
 _FLUSH_INTERVAL = 1.0
 _DAY_SECONDS = 86_400
@@ -302,6 +303,6 @@ def _unpriced_model(key: ClientKey, backend: Backend) -> RequestRejected:
     """Return the rejection of a model whose price is unknown, for a key with a limit in dollars."""
     message = (
         f"the price of {backend.name} is unknown, so the limit in dollars of the key {key.name!r} can't be enforced: "
-        f'set `prices` in [models."{backend.name}"], or keys.{key.name}.unpriced = "allow"'
+        f'{price_hint(backend.name)}, or set keys.{key.name}.unpriced = "allow"'
     )
     return RequestRejected(ApiError(kind="permission", message=message, status=403))

@@ -23,6 +23,7 @@ from toolwire.gateway.config import (
     LimitsSection,
     override_server,
 )
+from toolwire.gateway.keys.key_check import find_refused_keys
 from toolwire.gateway.policy_check import find_unused_rules
 from toolwire.gateway.providers.discovery import (
     SIMULATOR_NOTE,
@@ -168,8 +169,9 @@ class _Service:
         log = self._gateway.log
         compile_marks()
         echo(startup_message(self._gateway))
-        unused_rules = map(str, find_unused_rules(self._config))
-        for note in (*self._notes, *([] if self._warning is None else [self._warning]), *unused_rules):
+        refused_keys = find_refused_keys(self._config, self._gateway.router.providers)
+        problems = [str(problem) for problem in (*find_unused_rules(self._config), *refused_keys)]
+        for note in (*self._notes, *([] if self._warning is None else [self._warning]), *problems):
             log.write_line(note)
         if self._workers == 1:
             uvloop.run(serve_gateway(self._gateway, [self._listener], rebuild=self._rebuild))

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolwire.codec.models.info import UNKNOWN_MODEL, ModelInfo, Prices, PriceTier
+from toolwire.installation import has_extra, missing_extra_message
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -29,6 +30,12 @@ _TOKEN_PRICES = {
     "cache_read": "cache_read_mtok",
     "cache_write": "cache_write_mtok",
 }
+
+
+def price_hint(model: str) -> str:
+    """Return how to set the price of a model, and how to install the price list if it is missing."""
+    setting = f'set `prices` in [models."{model}"]'
+    return setting if has_extra("prices") else f"{missing_extra_message('prices', 'the price list')}; or {setting}"
 
 
 @lru_cache(maxsize=512)
