@@ -9,7 +9,7 @@ import { protocolTitle } from './format.js';
 import { compare } from './json_compare.js';
 import { foldedLossList, lossList } from './loss_list.js';
 
-const MAX_OPENED = 200; // marks that are unfolded on both sides
+const MAX_OPENED = 60; // marks that are unfolded on both sides
 
 /** Parse a body, or return it as text. */
 export function parseBody(text) {

@@ -30,6 +30,7 @@ export class Counterparts {
     this.roots = { left, right };
     this.places = { left: collectScalars(left), right: collectScalars(right) };
     this.names = { left: this.collectNames('left'), right: this.collectNames('right') };
+    this.parts = { left: new Map(), right: new Map() };
     this.found = { left: new Map(), right: new Map() };
   }
 
@@ -86,6 +87,12 @@ export class Counterparts {
 
   /** Return where a text is a part of another one, or has it as a part. */
   matchPart(other, text) {
+    const known = this.parts[other];
+    if (!known.has(text)) known.set(text, this.findPart(other, text));
+    return known.get(text);
+  }
+
+  findPart(other, text) {
     if (text.length <= MIN_PART) return null;
     for (const [key, [place]] of this.places[other]) {
       if (key.length > MIN_WHOLE && (key.includes(text) || text.includes(key.slice(1, -1)))) return place.path;

@@ -3,6 +3,7 @@
 import { button, copyText, element, iconButton, replace } from './dom.js';
 import { captureButton, ExchangeDetail } from './exchange_detail.js';
 import { ExchangeList } from './exchange_list.js';
+import { compileSearch } from './exchange_store.js';
 
 export class ExchangesView {
   constructor(app) {
@@ -92,12 +93,18 @@ export class ExchangesView {
       iconButton('close', 'Not now', () => { app.hasDeclinedCapture = true; app.store.schedule(); }, { isCompact: true }));
   }
 
+  /** Return searches that find something. */
+  searchExamples() {
+    const rows = [...this.app.store.rows.values()];
+    return ['claude', 'top_k', 'rate limit', 'status:4xx', 'is:captured', rows[0].id].filter((example) => rows.some(compileSearch(example)));
+  }
+
   drawEmpty(area, hasRows) {
     if (hasRows) {
       const { search } = this.app.store.filter;
       replace(area, element('h2', {}, 'No exchange matches'),
         search.trim() ? element('p', {}, 'Of messages, only the first words of the last one are searched, and only of exchanges whose bodies are captured. The search finds models, programs, errors, lost fields and ids, for example ',
-          ['claude-sonnet', 'top_k', 'rate limit', 'status:4xx', 'is:captured', this.app.store.rows.values().next().value.id].map((example, index) => [index ? ', ' : null, button(element('code', {}, example), () => this.list.searchFor(example), { class: 'link' })]), '.') : null,
+          this.searchExamples().map((example, index) => [index ? ', ' : null, button(element('code', {}, example), () => this.list.searchFor(example), { class: 'link' })]), '.') : null,
         element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
       return;

@@ -136,7 +136,8 @@ export class JsonTree {
 
   /** Return whether the line of a pointer is not folded away. */
   isShown(pointer) {
-    return Boolean(this.lines.get(pointer)?.offsetParent);
+    const line = this.lines.get(pointer);
+    return line !== undefined && line.closest('[hidden]') === null;
   }
 
   /** Highlight the line of a pointer, or none. */
