@@ -75,7 +75,7 @@ def test_lines_to_copy_have_a_key_if_one_is_required(browser: Browser, tmp_path:
             shown = page.locator(".samples").inner_text()
             assert (shown.count("$TOOLWIRE_KEY"), shown.count("=none")) == ((3, 0) if keys else (0, 2))
             environment = os.environ | {"TOOLWIRE_KEY": key}
-            answer = subprocess.run(command, shell=True, env=environment, capture_output=True, check=True, text=True)  # noqa: S602
+            answer = subprocess.run(command, shell=True, env=environment, capture_output=True, check=True, text=True)
             assert '"role":"assistant"' in answer.stdout
             page.context.close()
 
