@@ -35,7 +35,6 @@ from toolwire.runtime.calls.terminal_approver import default_approver
 from toolwire.runtime.model import Model, ModelFailed, require_prices
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.portal import has_running_loop, run_sync
-from toolwire.runtime.rule_checks import check_arguments
 from toolwire.runtime.run.budget import Budget
 from toolwire.runtime.run.context import Instructions, ToolPreparation
 from toolwire.runtime.run.events import RunEvent, SubAgentEvent
@@ -166,8 +165,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         self._deps_type = deps
         self._approver = approver
         self._config = resolve_config(config)
-        self._toolbox = Toolbox(with_search_backend(tools, self._config.search))
-        check_arguments(policy or Policy(), self._toolbox.static_tools)
+        self._toolbox = Toolbox(with_search_backend(tools, self._config.search), policy)
         self._runs = RunStore(journal) if isinstance(journal, Path | str) else journal
         self._open_model: tuple[asyncio.AbstractEventLoop, Model] | None = None
         self._telemetry = configure_telemetry(os.environ, warnings.warn)

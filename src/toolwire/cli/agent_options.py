@@ -38,7 +38,7 @@ from toolwire.journal.runs import RunStore
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.mcp.config import may_be_tool_of
 from toolwire.runtime.model import Model
-from toolwire.runtime.policy import Policy, parse_rule
+from toolwire.runtime.policy import Policy, Rule, parse_rule
 from toolwire.runtime.rule_checks import OWN_TOOLS, describe_unknown_argument, is_exact
 from toolwire.runtime.run.limits import RunLimits
 from toolwire.runtime.tool import SupportsStaticTools, Tool, Toolset, ToolSource
@@ -190,13 +190,18 @@ def check_rules(
     for option, texts in rules.items():
         for text in texts:
             rule = parse_rule("allow", text)
-            is_known = any(fnmatchcase(name, rule.tool) for name in (*names, *OWN_TOOLS))
-            may_be_remote = not is_exact(rule) or any(may_be_tool_of(rule.tool, server) for server in servers)
-            if not is_known and not (servers and may_be_remote):
+            if not _may_apply(rule, names, servers):
                 raise BadInput(f"{option} {text}: {unknown_name('tool', rule.tool, names or OWN_TOOLS)}")
             problem = describe_unknown_argument(rule, tools) if is_exact(rule) or not servers else None
             if problem is not None:
                 raise BadInput(f"{option} {text}: {problem}")
+
+
+def _may_apply(rule: Rule, names: Sequence[str], servers: Collection[str]) -> bool:
+    """Return False if a rule applies to no known tool, and to none that a server may have."""
+    if any(fnmatchcase(name, rule.tool) for name in (*names, *OWN_TOOLS)):
+        return True
+    return bool(servers) and (not is_exact(rule) or any(may_be_tool_of(rule.tool, server) for server in servers))
 
 
 def _static_tools(source: ToolSource) -> "Sequence[Tool]":

@@ -14,6 +14,8 @@ from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import InvalidToolFunction, as_tool
 from toolwire.runtime.hosted_tools import AnyHostedTool, CodeExecution, HostedTools, WebFetch, WebSearch
+from toolwire.runtime.policy import Policy
+from toolwire.runtime.rule_checks import check_arguments
 from toolwire.runtime.tool import (
     SupportsAsTool,
     SupportsProviderTool,
@@ -59,7 +61,8 @@ class Toolbox:
     hosted: HostedTools
     """Tools that providers may run."""
 
-    def __init__(self, sources: Iterable[ToolSource]) -> None:
+    def __init__(self, sources: Iterable[ToolSource], policy: Policy | None = None) -> None:
+        """Gather the tools; raise `PolicyError` for a rule of `policy` with an argument that its tool does not have."""
         self.recent_calls = {}
         self.locks = ResourceLocks()
         self.warnings = []
@@ -87,6 +90,7 @@ class Toolbox:
                 case _:
                     self._add(source_tool(source))
         self.hosted = HostedTools(hosted)
+        check_arguments(policy or Policy(), self._static_tools)
 
     @property
     def static_names(self) -> list[str]:
