@@ -320,7 +320,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         settings: ModelSettings,
     ) -> RunOptions:
         """Return the options of a new run."""
-        check_names(settings, Agent.run, SETTING_NAMES)
+        check_names(settings, Agent.run, SETTING_NAMES, elsewhere=Agent.__init__)
         check_run(facts=facts)
         check_deps(self._deps_type, deps)
         if session is not None:

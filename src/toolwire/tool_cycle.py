@@ -151,7 +151,6 @@ def parse_tool_calls(
     knows all dialects; or the name of one.
     """
     require_bool("strict", strict)
-    require_texts(tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
     request = _decode_tools(tools) if tools else None
     encoded = None if request is None else get_codec(protocol).encode_request(request, Target())
     context = ResponseContext(

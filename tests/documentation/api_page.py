@@ -42,7 +42,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def find_definition(name: str) -> _Function | ast.ClassDef:
-    """Return the syntax tree of a public name; the last definition, after those for overloads."""
+    """Return the syntax tree of a public name; the last definition, after those for overloads, but their arguments."""
     path = SOURCES / (toolwire._MODULES[name].replace(".", "/") + ".py")
     if not path.exists():
         path = path.with_suffix("") / "__init__.py"
@@ -52,7 +52,12 @@ def find_definition(name: str) -> _Function | ast.ClassDef:
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name
     ]
-    return found[-1]
+    definition = found[-1]
+    if isinstance(definition, ast.FunctionDef) and len(found) > 1:
+        overload = found[-2]
+        assert isinstance(overload, ast.FunctionDef)
+        definition.args, definition.returns = overload.args, overload.returns
+    return definition
 
 
 def render_signature(name: str, arguments: ast.arguments, returns: ast.expr | None) -> str:

@@ -126,6 +126,11 @@ FH-45 A misspelt option of a translation or of a scripted model is ignored.
   -> tests/translation/test_options.py::test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones
   -> tests/translation/test_options.py::test_options_of_streams_are_checked_before_the_first_chunk
   -> tests/test_testing.py::test_misspelt_failures_and_stop_reasons_are_refused
+FH-46 An option of the agent that is passed to a run is refused with a misleading hint, or none.
+  -> tests/runtime/test_first_mistakes.py::test_mistake_is_a_type_error_that_says_what_to_write
+FH-47 The options of the decorator of tools are shown nowhere, and a wrong type names neither tool nor parameter.
+  -> tests/runtime/test_first_mistakes.py::test_signature_of_the_decorator_shows_its_options
+  -> tests/runtime/test_first_mistakes.py::test_unsupported_type_is_an_error_with_its_tool_and_parameter
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers

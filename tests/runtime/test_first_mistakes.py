@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import inspect
 import json
 import warnings
 from collections.abc import Callable
@@ -60,7 +61,18 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "model_settings": (lambda: agent(model_settings={}), "as a keyword: temperature, top_p"),
     "misspelled": (lambda: agent(instuctions="Be brief."), r"did you mean \"instructions\"\?"),
     "message_history": (lambda: run(message_history=[]), r"did you mean \"history\"\?"),
-    "option of the agent": (lambda: run(system_prompt="Be brief."), "the model settings are temperature"),
+    "option of the agent": (
+        lambda: run(system_prompt="Be brief."),
+        r"option of the agent: tw.Agent\(instructions=...\)",
+    ),
+    "limits of a run": (lambda: run(limits=tw.RunLimits()), r"unknown option 'limits'; .*: tw.Agent\(limits=...\)"),
+    "max_turns of a run": (lambda: run(max_turns=3), r"the agent: tw.Agent\(limits=tw.RunLimits\(turns=...\)\)"),
+    "max_turns": (lambda: agent(max_turns=3), r"unknown option 'max_turns'; use limits=tw.RunLimits\(turns=...\)"),
+    "usage_limits": (lambda: run(usage_limits=3), r"tw.Agent\(limits=tw.RunLimits\(requests=..., tokens=...\)\)"),
+    "output_type of a run": (lambda: run(output_type=User), r"option of the agent: tw.Agent\(output=...\)"),
+    "context": (lambda: run(context=User("Ada")), r"unknown option 'context'; did you mean \"deps\"\?"),
+    "experimental_context": (lambda: agent(experimental_context=5), r"did you mean \"deps\"\?"),
+    "middleware": (lambda: agent(middleware=[]), r"did you mean \"hooks\"\?"),
     "history is a run": (lambda: run(history=run()), "the `messages` of a run"),
     "prompt of messages": (
         lambda: run([{"role": "user", "content": "Hi"}]),
@@ -88,6 +100,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "option of a tool": (
         lambda: any_tool(read_onyl=True),
         r"unknown option 'read_onyl' of @tool; did you mean \"read_only\"",
+    ),
+    "another option of a tool": (
+        lambda: any_tool(strict=True),
+        "'strict' of @tool; its options are read_only, .*, preview",
     ),
     "approval of a tool": (lambda: any_tool(requires_approval=True), "all calls need approval, except those"),
     "fallbacks of a Model": (lambda: agent(fallbacks=["openai/gpt-5.5"]), "fallbacks need a model name"),
@@ -118,6 +134,25 @@ def with_run_context(context: tw.RunContext[User]) -> str:
 def with_missing_type(value: "Missing") -> str:  # type: ignore[name-defined]  # noqa: F821
     """Take a value of a type that is imported for type checkers only."""
     return str(value)
+
+
+class Place:
+    """A class that is no data type."""
+
+
+def test_signature_of_the_decorator_shows_its_options() -> None:
+    assert {"read_only", "timeout", "preview"} < set(inspect.signature(tw.tool).parameters)
+
+
+def test_unsupported_type_is_an_error_with_its_tool_and_parameter() -> None:
+    def find(city: str, place: Place) -> str:
+        """Find a place."""
+        return f"{city} {place}"
+
+    with pytest.raises(tw.ToolwireError, match=r"find: parameter place: no JSON Schema for type .*Place"):
+        agent(tools=[weather, find])
+    with pytest.raises(tw.ToolwireError, match=r"weather: output_schema: no JSON Schema for type .*Place"):
+        any_tool(name="weather", output_schema=Place)(lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ translate_stream: Any = tw.translate_stream
         ({"title": 5}, "title=5 is invalid: use a text"),
         ({"stream": "no"}, "stream='no' is unknown; use one of None, True, False"),
         ({"host": []}, r"unknown host profile \[\]; expected one of"),
-        ({"kind": "reply"}, "unknown kind 'reply'; expected request"),
+        ({"kind": "reply"}, "kind='reply' is unknown; use one of 'request', 'response', 'error'"),
     ],
 )
 def test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones(

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from itertools import pairwise
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_overloads, get_type_hints, overload
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,7 @@ from toolwire.runtime.process_call import call_in_process, find_obstacle
 from toolwire.runtime.run.context import RunContext
 from toolwire.runtime.thread_call import call_in_thread
 from toolwire.runtime.tool import Annotations, Arguments, Locus, RateLimit, Tool, ToolContext, ToolError
-from toolwire.runtime.type_schema import convert_value, schema_of
+from toolwire.runtime.type_schema import UnsupportedType, convert_value, schema_of
 
 _SPHINX_PARAMETER = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?\*{0,2}(?P<name>\w+):\s*(?P<text>.*)$")
 _GOOGLE_PARAMETER = re.compile(r"^\s+\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
@@ -192,7 +192,8 @@ def tool(function: Any = None, **options: Any) -> Any:
     known = (*Annotations.__struct_fields__, *ToolOptions.__struct_fields__)
     for name in options:
         if name not in known or name == "annotations":
-            hint = suggest(name, known, "its options are in the signature of tw.tool")
+            options_of_tool = ", ".join(option for option in known if option != "annotations")
+            hint = suggest(name, known, f"its options are {options_of_tool}")
             raise TypeError(f"unknown option {name!r} of @tool; {_APPROVAL_HINT if 'approval' in name else hint}")
     hints = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
     tool_options = ToolOptions(annotations=Annotations(**hints), **options)
@@ -204,6 +205,10 @@ def tool(function: Any = None, **options: Any) -> Any:
         return decorated
 
     return decorate if function is None else decorate(function)
+
+
+# `help` and editors show the overload with all options.
+vars(tool)["__signature__"] = inspect.signature(get_overloads(tool)[-1])
 
 
 def is_tool_function(value: object) -> bool:
@@ -230,7 +235,10 @@ def as_tool(function: Callable[..., Any]) -> Tool:
     docstring = parse_docstring(inspect.getdoc(_inner_function(function)) or "")
     output_schema = options.output_schema
     if output_schema is not None and not isinstance(output_schema, dict):
-        output_schema = schema_of(output_schema, {})
+        try:
+            output_schema = schema_of(output_schema, {})
+        except UnsupportedType as error:
+            raise UnsupportedType(f"{name}: output_schema: {error}") from None
     return Tool(
         name=name,
         description=options.description or docstring.summary,
@@ -264,6 +272,7 @@ class _Signature:
     """The parameters of a function, split into model arguments and the `ToolContext` parameter."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.name = name
         try:
             hints = get_type_hints(_underlying_callable(inspect.unwrap(function)), include_extras=True)
         except NameError as error:
@@ -290,7 +299,10 @@ class _Signature:
         definitions: dict[str, Any] = {}
         properties: dict[str, Any] = {}
         for parameter in self.parameters:
-            property_schema = dict(schema_of(parameter.annotation, definitions))
+            try:
+                property_schema = dict(schema_of(parameter.annotation, definitions))
+            except UnsupportedType as error:
+                raise UnsupportedType(f"{self.name}: parameter {parameter.name}: {error}") from None
             description = _annotated_description(parameter.annotation) or descriptions.get(parameter.name)
             if description is not None:
                 property_schema.setdefault("description", description)

@@ -75,6 +75,7 @@ _CHOICES: dict[str, tuple[str | bool | None, ...]] = {
     "hosted_tools": get_args(HostedTools),
     "cache": get_args(Caching),
     "stream": (None, True, False),
+    "kind": get_args(BodyKind),
 }
 """The values of options, by their names."""
 
@@ -161,11 +162,10 @@ def translate(
 
     """
     reader, writer = get_codec(source), get_codec(target)
-    _check_choices(strict=strict, binary_results=binary_results, hosted_tools=hosted_tools, cache=cache, stream=stream)
-    texts = {"tool_call_parser": tool_call_parser, "reasoning_parser": reasoning_parser}
-    require_texts(model=model, version=version, site=site, title=title, **texts)
-    recovery = text_recovery(tool_call_parser, reasoning_parser, model)
-    data = body_bytes(body, source)
+    choices = {"strict": strict, "binary_results": binary_results, "cache": cache, "stream": stream, "kind": kind}
+    _check_choices(hosted_tools=hosted_tools, **choices)
+    require_texts(model=model, version=version, site=site, title=title)
+    recovery, data = text_recovery(tool_call_parser, reasoning_parser, model), body_bytes(body, source)
     profile = get_host_profile(host, target if kind == "request" else source)
     match kind:
         case "request":
@@ -177,8 +177,6 @@ def translate(
             encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
-        case _:
-            raise ValueError(f"unknown kind {kind!r}; expected request, response or error")
     translation = Translation(encoded_body, losses)
     if strict or encoded_body.report.has_constraint:
         raise_for_losses(translation.losses, target, strict=strict)
@@ -359,8 +357,14 @@ def response_context(
     return ResponseContext(request=decoded, mapping=mapping, text_recovery=recovery)
 
 
-@lru_cache(maxsize=256)
 def text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
+    """Return the settings of these parsers; None if both are off. Raise an error for what is no name of one."""
+    require_texts(tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
+    return _text_recovery(tool_call_parser, reasoning_parser, model)
+
+
+@lru_cache(maxsize=256)
+def _text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
     """Return the settings of these parsers; None if both are off. Raise `ValueError` for an unknown name."""
     check_parser_names(tool_call_parser, reasoning_parser)
     if tool_call_parser == reasoning_parser == "off":
@@ -387,7 +391,7 @@ def translate_stream(
     """
     reader, writer = get_codec(source), get_codec(target)
     _check_choices(hosted_tools=hosted_tools)
-    require_texts(model=model, tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
+    require_texts(model=model)
     require("chunks", chunks, "bytes, or an iterable of bytes", valid=not isinstance(chunks, str))
     recovery = text_recovery(tool_call_parser, reasoning_parser, model)
     context = response_context(request, reader, writer, hosted_tools, get_host_profile(host, source), recovery=recovery)

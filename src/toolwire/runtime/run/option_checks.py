@@ -15,7 +15,10 @@ from toolwire.runtime.run.limits import RunLimits
 
 _ELSEWHERE = {
     "builtin_tools": "tools",
+    "context": "deps",
     "deps_type": "deps",
+    "experimental_context": "deps",
+    "guardrails": "hooks",
     "input_guardrails": "hooks",
     "max_completion_tokens": "max_tokens",
     "max_iterations": "limits",
@@ -25,6 +28,7 @@ _ELSEWHERE = {
     "mcp_servers": "tools",
     "message_history": "history",
     "messages": "history",
+    "middleware": "hooks",
     "output_guardrails": "hooks",
     "output_type": "output",
     "parallel_tool_calls": "parallel",
@@ -42,19 +46,41 @@ _ELSEWHERE = {
     "usage_limits": "limits",
 }
 """Names of other agent frameworks, with ours."""
+_VALUES = {
+    "max_iterations": "tw.RunLimits(turns=...)",
+    "max_steps": "tw.RunLimits(turns=...)",
+    "max_turns": "tw.RunLimits(turns=...)",
+    "stop_when": "tw.RunLimits(turns=...)",
+    "timeout": "tw.RunLimits(seconds=...)",
+    "usage_limits": "tw.RunLimits(requests=..., tokens=...)",
+}
+"""The values that ours take for those among them that are limits."""
 _SETTINGS_OBJECTS = ("model_settings", "settings", "extra_body", "model_kwargs")
 
 
-def check_names(options: Mapping[str, object], function: Callable[..., object], settings: Sequence[str]) -> None:
-    """Raise `TypeError` for an option that is neither a keyword of the function nor a model setting."""
+def check_names(
+    options: Mapping[str, object],
+    function: Callable[..., object],
+    settings: Sequence[str],
+    *,
+    elsewhere: Callable[..., object] | None = None,
+) -> None:
+    """Raise `TypeError` for an option that is neither a keyword of the function nor a model setting.
+
+    The error names the option to use, also if `elsewhere`, the constructor of the agent, has it.
+    """
     known = [*(getattr(function, "__kwdefaults__", None) or ()), *settings]
+    of_agent = getattr(elsewhere, "__kwdefaults__", None) or ()
     for name in options:
         if name in known:
             continue
+        equivalent = _ELSEWHERE.get(name, name)
         if name in _SETTINGS_OBJECTS:
             hint = f"pass each model setting as a keyword: {', '.join(settings)}"
-        elif (equivalent := _ELSEWHERE.get(name)) in known:
-            hint = f'did you mean "{equivalent}"?'
+        elif equivalent in of_agent and equivalent not in known:
+            hint = f"it is an option of the agent: tw.Agent({equivalent}={_VALUES.get(name, '...')})"
+        elif equivalent in known:
+            hint = f"use {equivalent}={_VALUES[name]}" if name in _VALUES else f'did you mean "{equivalent}"?'
         else:
             hint = suggest(name, known, f"the model settings are {', '.join(settings)}")
         raise TypeError(f"unknown option {name!r}; {hint}")
