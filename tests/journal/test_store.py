@@ -255,7 +255,7 @@ def test_missing_or_invalid_journal_is_reported_in_one_line(tmp_path: Path) -> N
 def test_bundle_does_not_overwrite_files(tmp_path: Path) -> None:
     write_private_file(tmp_path / "a.zip", b"a")
     assert stat.S_IMODE((tmp_path / "a.zip").stat().st_mode) == 0o600
-    with pytest.raises(JournalError, match=r"a\.zip: File exists"):
+    with pytest.raises(JournalError, match=r"a\.zip exists: remove it"):
         write_private_file(tmp_path / "a.zip", b"b")
     assert (tmp_path / "a.zip").read_bytes() == b"a"
 
