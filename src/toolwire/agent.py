@@ -151,10 +151,9 @@ class Agent(Generic[OutputT_co, DepsT]):
         check_names(settings, Agent.__init__, SETTING_NAMES)
         lists = {"tools": tools, "handoffs": handoffs, "hooks": hooks}
         check_agent_options(model=model, policy=policy, limits=limits, approver=approver, journal=journal, lists=lists)
-        check_types(instructions=instructions, output=output, deps=deps)
+        check_types(instructions=instructions, output=output, deps=deps, prepare_tools=prepare_tools, embed=embed)
         counts = {"output_retries": output_retries, "search_above": search_above}
-        functions = {"prepare_tools": prepare_tools, "embed": embed}
-        check_values(name, description, switches={"repair": repair, "code": code}, counts=counts, functions=functions)
+        check_values(name, description, switches={"repair": repair, "code": code}, counts=counts)
         self.name = name
         self.description = description
         self.handoffs: list[Agent[Any, Any]] = list(handoffs)

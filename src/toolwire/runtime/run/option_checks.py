@@ -134,17 +134,14 @@ def check_values(
     *,
     switches: Mapping[str, object],
     counts: Mapping[str, object],
-    functions: Mapping[str, object],
 ) -> None:
-    """Raise `TypeError` or `ValueError` for a text, a switch, a count or a function that is something else."""
+    """Raise `TypeError` or `ValueError` for a text, a switch or a count that is something else."""
     require("name", name, "a text that is not empty", valid=isinstance(name, str) and name != "")
     require_text("description", description)
     for option, value in switches.items():
         require_bool(option, value)
     for option, value in counts.items():
         require_integer(option, value, 0)
-    for option, value in functions.items():
-        require(option, value, "a function", valid=value is None or callable(value))
 
 
 def check_run(*, facts: object, queue: object = None) -> None:
@@ -182,8 +179,10 @@ def check_agent_options(
             raise TypeError(f"{one!r} is no tw.Hooks: write hooks=[tw.Hooks(before_model=...)]")
 
 
-def check_types(*, instructions: object, output: object, deps: object) -> None:
-    """Raise `TypeError` for instructions that are no text, and for an output or dependencies that are no type."""
+def check_types(*, instructions: object, output: object, deps: object, **functions: object) -> None:
+    """Raise `TypeError` for instructions that are no text, for types that are none, and functions that are none."""
+    for option, value in functions.items():
+        require(option, value, "a function", valid=value is None or callable(value))
     if not isinstance(instructions, str) and not callable(instructions):
         raise TypeError(f"instructions={instructions!r:.100} is invalid: use a text, or a function of the RunContext")
     if not _is_type(output):
