@@ -172,6 +172,14 @@ def test_bad_input_is_exit_code_2(arguments: list[str], words: str, tmp_path: Pa
     assert done.out == ""
 
 
+def test_default_model_of_no_provider_is_named_with_its_place(tmp_path: Path) -> None:
+    text = '[providers.up]\nprotocol = "anthropic"\nbase_url = "http://127.0.0.1:1"\n'
+    (tmp_path / "toolwire.toml").write_text(f'default_model = "upp/m"\n{text}', encoding="utf-8")
+    done = run_toolwire(tmp_path, "ask", "hi")
+    problem = "default_model: unknown provider 'upp' in model 'upp/m' (did you mean \"up\"?): use up/MODEL\n"
+    assert (done.code, done.err.partition("toolwire.toml:1:17: ")[2]) == (2, problem)
+
+
 def test_variable_is_the_default_of_the_model_option(tmp_path: Path) -> None:
     # A conversation stays at its model.
     for options in ([], ["--model", "gemini/second"], ["--continue"]):

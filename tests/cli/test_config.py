@@ -156,6 +156,16 @@ def test_trust_without_a_file_names_the_command_that_writes_one(tmp_path: Path) 
     assert (result.exit_code, result.output) == (2, "Error: there is no toolwire.toml (`toolwire init` writes one)\n")
 
 
+def test_trust_reads_the_file_as_commands_do_over_the_users(folder: Path) -> None:
+    (folder / ".config" / "toolwire").mkdir(parents=True)
+    (folder / ".config" / "toolwire" / "config.toml").write_text(UP)
+    Path("toolwire.toml").write_text('[[routes]]\nmatch = "fast"\nprovider = "up"\n')
+    assert run(folder, "config", "trust").output == "toolwire.toml: trusted; it sets routes\n"
+    Path("toolwire.toml").write_text('[server]\nhost = "0.0.0.0"\n[[routes]]\nmatch = "fast"\nprovider = "up"\n')
+    warned = run(folder, "config", "trust").output
+    assert "warning: 0.0.0.0 is reachable from other machines, and no keys are set: set server.keys" in warned
+
+
 def test_trust_accepts_folders_and_refuses_other_files(folder: Path) -> None:
     Path("toolwire.toml").write_text(UP)
     assert run(folder, "config", "trust", ".").exit_code == 0

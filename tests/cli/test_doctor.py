@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support.gateway.in_process import build_silent_app
+from tests.support.runtime.cli_process import run_toolwire
 from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import Config, ConfigError, StateSection, parse_config
@@ -96,7 +97,54 @@ def test_aliases_are_checked_on_the_simulator(tmp_path: Path) -> None:
     result = doctor(tmp_path, '[server]\nport = 0\n[aliases]\nfast = "openai/gpt-5.5"\nslow = "opnai/x"\n')
     assert result.exit_code == 1
     assert "ok       alias fast: openai/gpt-5.5\n" in result.output
-    assert "problem  alias slow: unknown provider 'opnai' in model 'opnai/x' (did you mean" in result.output
+    slow = "problem  alias slow: unknown provider 'opnai' in model 'opnai/x' (did you mean \"openai\"?)"
+    assert f"{slow}; set aliases.slow to PROVIDER/MODEL\n" in result.output
+
+
+UP = '[providers.openai]\nprotocol = "openai-responses"\nbase_url = "http://127.0.0.1:9"\napi_key = "k"\n'
+UNKNOWN = "unknown provider 'opnai' in model 'opnai/m' (did you mean \"openai\"?): use openai/MODEL"
+
+
+@pytest.mark.parametrize(
+    ("config", "variables", "message"),
+    [
+        ('default_model = "opnai/m"\n' + UP, {}, f"toolwire.toml:1:17: default_model: {UNKNOWN}"),
+        (UP, {"TOOLWIRE_MODEL": "opnai/m"}, f"TOOLWIRE_MODEL: {UNKNOWN}"),
+        (
+            'default_model = "gtp-5.5"\n' + UP.replace("api_key", 'models = ["gpt-5.5"]\napi_key'),
+            {},
+            "toolwire.toml:1:17: default_model: unknown model 'gtp-5.5' (did you mean \"gpt-5.5\"?): use openai/MODEL",
+        ),
+    ],
+    ids=["default_model", "variable", "model of a list"],
+)
+def test_whatever_serve_refuses_is_a_problem(
+    tmp_path: Path, config: str, variables: dict[str, str], message: str
+) -> None:
+    (tmp_path / "toolwire.toml").write_text(config)
+    refused = run_toolwire(tmp_path, "serve", "--port", "0", **variables)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert message in refused.err
+    found = run_toolwire(tmp_path, "doctor", "--timeout", "120", **variables)
+    assert found.code == 1
+    (line,) = [line for line in found.out.splitlines() if line[9:].startswith("configuration: ")]
+    assert line.startswith("problem  configuration: ")
+    assert message in line
+    assert line.endswith("; `toolwire serve` does not start until this is corrected")
+    trusted = run_toolwire(tmp_path, "config", "trust")
+    assert (message in trusted.err) == (not variables), trusted.err
+
+
+def test_default_model_may_be_a_route_an_alias_or_a_model_that_a_server_lists(base_url: str, tmp_path: Path) -> None:
+    route = '[[routes]]\nmatch = "fast"\nproviders = ["openai"]\nmodel = "m"\n'
+    listed = UP.replace("openai-responses", "ollama").replace("http://127.0.0.1:9", base_url)
+    for default, rest in (
+        ("fast", UP + route),
+        ("quick", f'[aliases]\nquick = "fast"\n{UP}{route}'),
+        ("qwen3:latest", listed),
+    ):
+        result = doctor(tmp_path, f'default_model = "{default}"\n{rest}')
+        assert f"ok       default model: {default}\n" in result.output
 
 
 def test_misspelled_rules_are_problems(tmp_path: Path) -> None:

@@ -155,4 +155,14 @@ FH-74 In the console, Enter presses the button that was clicked last, instead of
   -> tests/gateway/console/chromium/test_views.py::test_enter_opens_the_exchange_that_j_selected
 FH-75 The lines that the console offers to copy have no key, although the gateway requires one.
   -> tests/gateway/console/chromium/test_page.py::test_lines_to_copy_have_a_key_if_one_is_required
+FH-100 A default model of no provider passes `doctor` and `config trust`, and the error of `serve` has no line.
+  -> tests/cli/test_doctor.py::test_whatever_serve_refuses_is_a_problem
+  -> tests/cli/test_doctor.py::test_default_model_may_be_a_route_an_alias_or_a_model_that_a_server_lists
+  -> tests/cli/test_ask.py::test_default_model_of_no_provider_is_named_with_its_place
+  -> tests/cli/test_config.py::test_trust_reads_the_file_as_commands_do_over_the_users
+  -> tests/gateway/server/test_launch.py::test_alias_of_no_provider_is_noted
+FH-101 The error for a misspelled provider advises to set a default, which would not help, or to use a broken alias.
+  -> tests/gateway/exchange/test_routing.py::test_error_advises_a_default_only_where_one_would_answer
+  -> tests/gateway/exchange/test_routing.py::test_error_for_an_alias_names_it_but_does_not_advise_to_use_it
+  -> tests/cli/test_doctor.py::test_aliases_are_checked_on_the_simulator
 """)

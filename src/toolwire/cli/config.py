@@ -12,6 +12,8 @@ from toolwire.cli.inputs import BadInput, config_option, report_bad_input
 from toolwire.cli.output.terminal import Style, json_option, print_error, print_json, print_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from toolwire.gateway.config.overview import FileState
 
 
@@ -123,9 +125,9 @@ def trust(file: Path, *, revoke: bool) -> None:
       toolwire config trust
       toolwire config trust ~/projects/site/toolwire.toml
     """
-    from toolwire.gateway.config import PROJECT_FILE, ConfigError, state_directory
+    from toolwire.gateway.config import PROJECT_FILE, state_directory
     from toolwire.gateway.config.document import SourceText
-    from toolwire.gateway.config.reading import parse_config, read_text
+    from toolwire.gateway.config.reading import read_text
     from toolwire.gateway.config.trust import TrustRecords, describe_keys, sensitive_keys
 
     file = file / PROJECT_FILE if file.is_dir() else file
@@ -145,10 +147,39 @@ def trust(file: Path, *, revoke: bool) -> None:
         if keys:
             records.add(file, text)
     print_line(f"{file}: trusted; it sets {describe_keys(keys)}" if keys else f"{file}: needs no trust")
+    for problem in _find_problems(file):
+        print_line(("warning:", "warning"), f" {problem}", err=True)
+
+
+def _find_problems(file: Path) -> "Iterator[str]":
+    """Yield what keeps commands in the file's folder, which also read the user's file, from using it."""
+    from msgspec.structs import replace
+
+    from toolwire.gateway.config import ConfigError, load_config
+    from toolwire.gateway.config.loading import CONFIG_VARIABLE
+    from toolwire.gateway.doctor import check_server
+    from toolwire.gateway.providers.discovery import configured_providers
+    from toolwire.gateway.signing_keys import describe_missing_keys
+    from toolwire.gateway.start_checks import find_start_errors
+
+    environment = {name: value for name, value in os.environ.items() if name != CONFIG_VARIABLE}
     try:
-        parse_config(text, os.environ, str(file))
+        loaded = load_config(None, environment, file)
     except ConfigError as error:
-        print_line(("warning:", "warning"), f" {error}", err=True)
+        yield str(error)
+        return
+    config = loaded.config
+    providers = {
+        # No server is asked here: an Ollama may have any model.
+        name: replace(provider, models=("*",)) if provider.protocol == "ollama" else provider
+        for name, provider in configured_providers(config, environment).items()
+    }
+    yield from map(str, find_start_errors(loaded, providers, None))
+    if (missing := describe_missing_keys(config)) is not None:
+        yield missing
+    access = check_server(config.server, len(config.keys))
+    if access.advice:
+        yield f"{access.detail}: {access.advice}"
 
 
 @command.command("schema", short_help="Print the JSON Schema of the files.")

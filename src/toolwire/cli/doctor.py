@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolwire.cli.inputs import BadInput, NumberOption, config_option, report_bad_input
+from toolwire.cli.inputs import BadInput, NumberOption, config_option, default_model, report_bad_input
 from toolwire.cli.output.terminal import Style, json_option, print_json, print_line, show_progress
 from toolwire.cli.values import complete_providers
 
@@ -53,8 +53,8 @@ def command(config_path: Path | None, timeout: float, probe: str | None, model: 
     with report_bad_input():
         import asyncio
 
-        from toolwire.gateway.config import PROJECT_FILE, load_config
-        from toolwire.gateway.doctor import Finding, diagnose
+        from toolwire.gateway.config import load_config
+        from toolwire.gateway.doctor import diagnose
 
         loaded = load_config(config_path)
         if probe is not None and as_json:
@@ -62,10 +62,8 @@ def command(config_path: Path | None, timeout: float, probe: str | None, model: 
         if probe is not None:
             _probe(loaded.config, probe, model, timeout)
             return
-        source = loaded.description or f"no {PROJECT_FILE}; providers are found by API keys in the environment"
-        findings = [Finding("configuration", source)]
         with show_progress("asking the providers"):
-            findings += asyncio.run(diagnose(loaded.config, loaded.key_variables, os.environ, timeout))
+            findings = asyncio.run(diagnose(loaded, os.environ, timeout, default_model(None)))
     is_ok = all(finding.is_ok for finding in findings)
     if as_json:
         print_json({"ok": is_ok, "findings": [_as_json(finding) for finding in findings]})

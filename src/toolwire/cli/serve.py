@@ -13,7 +13,7 @@ from toolwire.cli.inputs import NumberOption, config_option, default_model, repo
 from toolwire.cli.values import complete_models
 
 if TYPE_CHECKING:
-    from toolwire.gateway.config import Config
+    from toolwire.gateway.config import LoadedConfig
 
 
 @click.command("serve", short_help="Run the gateway.")
@@ -62,6 +62,8 @@ def command(
       toolwire serve --port 4010 --record-bodies
     """
     with report_bad_input():
+        from msgspec.structs import replace
+
         from toolwire.cli.output.terminal import end_interrupted_line, print_line
         from toolwire.gateway.config import load_config, override_journal, override_server
         from toolwire.gateway.server.launch import CLIENT_COMMANDS, run_gateway
@@ -69,10 +71,11 @@ def command(
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
 
-        def load() -> "Config":
+        def load() -> "LoadedConfig":
             """Read the configuration files, with the options of the command line above them."""
-            config = load_config(config_path).config
-            return override_journal(override_server(config, host, port), record=record, bodies=record_bodies)
+            loaded = load_config(config_path)
+            config = override_journal(override_server(loaded.config, host, port), record=record, bodies=record_bodies)
+            return replace(loaded, config=config)
 
         def echo(text: str) -> None:
             """Print the start-up message: wrapped on a terminal, otherwise in one write, since programs wait for it."""

@@ -8,9 +8,19 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.codec.env_references import describe_unset
-from toolwire.gateway.config import Config, ConfigError, RouteSection, ServerSection, build_providers, journal_path
+from toolwire.gateway.config import (
+    PROJECT_FILE,
+    Config,
+    ConfigError,
+    LoadedConfig,
+    RouteSection,
+    ServerSection,
+    build_providers,
+    journal_path,
+)
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.keys.key_check import find_refused_keys
@@ -22,11 +32,12 @@ from toolwire.gateway.providers.discovery import (
     discover_providers,
     find_listener,
     load_simulator_script,
-    simulated_providers,
     with_proxies,
 )
 from toolwire.gateway.providers.known_providers import KEY_VARIABLES
+from toolwire.gateway.providers.models import with_ollama_models
 from toolwire.gateway.signing_keys import describe_missing_keys
+from toolwire.gateway.start_checks import build_router, find_start_errors
 from toolwire.gateway.state.postgres_store import STATE_SCHEMA as POSTGRES_STATE
 from toolwire.gateway.state.sqlite_store import IN_MEMORY
 from toolwire.gateway.state.sqlite_store import STATE_SCHEMA as STATE
@@ -68,14 +79,17 @@ class Finding(Struct, frozen=True):
 
 
 async def diagnose(
-    config: Config, variables: Mapping[str, str], environment: Mapping[str, str], timeout: float
+    loaded: LoadedConfig, environment: Mapping[str, str], timeout: float, model: str | None = None
 ) -> list[Finding]:
-    """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
+    """Return the findings of all checks; `model` is the default model that the environment names."""
+    config = loaded.config
     gateway = await asyncio.to_thread(check_gateway, config.server)
-    findings = [check_server(config.server, len(config.keys)), gateway, *check_files(config, environment)]
+    providers, variables = _providers_with_variables(config, loaded.key_variables, environment)
+    listed = await with_ollama_models(providers)
+    findings = [*check_configuration(loaded, listed, model)]
+    findings += [check_server(config.server, len(config.keys)), gateway, *check_files(config, environment)]
     if (problem := describe_missing_keys(config)) is not None:
         findings.append(Finding("server", *problem.split(": ", 1)))
-    providers, variables = _providers_with_variables(config, variables, environment)
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
         detail = f"none configured; using the built-in simulator, which answers to any model name (no {names})"
@@ -84,18 +98,33 @@ async def diagnose(
     transport = Transport()
     try:
         findings += await check_providers(providers.values(), variables, transport, timeout)
-        known = providers or simulated_providers("http://127.0.0.1:9")  # the simulator runs only in a gateway
-        router = Router(known, config.routes, aliases=config.aliases)
-        findings += check_aliases(config.aliases, router)
-        refused = find_refused_keys(config, known)
+        without_default = replace(config, default_model=None)
+        known = build_router(without_default, listed)
+        findings += check_aliases(config.aliases, known)
+        refused = find_refused_keys(config, known.providers)
         findings += [Finding(key.setting, key.problem, key.advice) for key in refused]
         routes = [route for route in config.routes if len(route.backend_sections) > 1]
         if routes:
+            router = build_router(without_default, providers)
             findings += [check_route(route, router) for route in routes]
             findings += await _check_breakers(config.server, transport, timeout)
         return findings
     finally:
         transport.close()
+
+
+def check_configuration(
+    loaded: LoadedConfig, providers: Mapping[str, Provider], model: str | None
+) -> Iterator[Finding]:
+    """Yield a finding for each problem that keeps the gateway from starting; without any, one on the files."""
+    errors = list(find_start_errors(loaded, providers, model))
+    for error in errors:
+        yield Finding("configuration", str(error), "`toolwire serve` does not start until this is corrected")
+    if not errors:
+        files = loaded.description or f"no {PROJECT_FILE}; providers are found by API keys in the environment"
+        yield Finding("configuration", files)
+        if default := model or loaded.config.default_model:
+            yield Finding("default model", default)
 
 
 async def find_provider_problems(
@@ -297,8 +326,9 @@ def check_aliases(aliases: Mapping[str, str], router: Router) -> list[Finding]:
     for alias, model in aliases.items():
         try:
             backend = router.route(model).backends[0]
-        except RouteNotFound as error:
-            findings.append(Finding(f"alias {alias}", str(error), f"set aliases.{alias} to PROVIDER/MODEL"))
+        except RouteNotFound:
+            problem = router.describe_unknown_model(model)
+            findings.append(Finding(f"alias {alias}", problem, f"set aliases.{alias} to PROVIDER/MODEL"))
         else:
             findings.append(Finding(f"alias {alias}", backend.name))
     return findings

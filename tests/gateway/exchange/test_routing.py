@@ -103,13 +103,38 @@ def test_misspelled_provider_is_never_answered_by_a_default(router: Router) -> N
     assert router.route("opnai-gpt-5").is_default
 
 
+def test_error_advises_a_default_only_where_one_would_answer() -> None:
+    router = Router({"a": A, "b": B})
+    with pytest.raises(RouteNotFound, match="unknown model 'm': use a/MODEL, b/MODEL; set a default with --model"):
+        router.route("m")
+    for name in ("c/m", "openai:m"):
+        with pytest.raises(RouteNotFound, match=r"use a/MODEL, b/MODEL$"):
+            router.route(name)
+    with pytest.raises(RouteNotFound, match=r"unknown model 'typo': use a/MODEL$"):
+        Router({"a": A}, catch_all="typo")
+
+
+def test_error_for_an_alias_names_it_but_does_not_advise_to_use_it() -> None:
+    router = Router({"a": A, "b": B}, aliases={"fast": "opnai/m", "good": "a/m"})
+    with pytest.raises(RouteNotFound) as caught:
+        router.route("fast")
+    problem = "the alias 'fast' leads to no provider: unknown provider 'opnai' in model 'opnai/m'"
+    assert str(caught.value) == f"{problem}: use good, a/MODEL, b/MODEL"
+
+
+def test_default_may_be_a_route() -> None:
+    route = RouteSection(match="fast", providers=("a", "b"), model="m")
+    found = Router({"a": A, "b": B}, (route,), catch_all="fast").route("unknown")
+    assert ([backend.name for backend in found.backends], found.is_default) == (["a/m", "b/b-1"], True)
+
+
 def test_error_suggests_names_that_the_providers_listed() -> None:
     router = Router({"a": A, "b": B}, (RouteSection(match="fast", provider="a"),))
     router.listed_names = lambda provider: ("gpt-5", "gpt-4.1") if provider is A else ("b-big", "b-small")
     for typo, meant in (("gtp-5", "a/gpt-5"), ("b_smal", "b-small"), ("fsat", "fast")):
         with pytest.raises(RouteNotFound, match=f'did you mean "{meant}"'):
             router.route(typo)
-    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use fast, a/MODEL, b/MODEL; set a default"):
+    with pytest.raises(RouteNotFound, match=r"unknown model 'a/': use fast, a/MODEL, b/MODEL$"):
         router.route("a/")
 
 
@@ -119,7 +144,7 @@ def test_error_lists_the_first_names_of_routes_and_aliases() -> None:
     router = Router({"a": A}, (*routes, RouteSection(match="q-*", provider="a")), aliases=aliases)
     names = [*(f"r{number}" for number in range(8)), "x0", "x1", "..."]
     with pytest.raises(RouteNotFound, match=re.escape(f"use {', '.join(names)}, a/MODEL; set a default")):
-        router.route("b/m")
+        router.route("b-m")
 
 
 def test_listed_names_are_those_that_lead_to_the_model() -> None:

@@ -108,6 +108,16 @@ def test_misspelled_rules_and_expired_keys_are_noted(tmp_path: Path) -> None:
         assert any("keys.alice.expires: the key expired on 2020-01-31" in line for line in process.stderr)
 
 
+def test_alias_of_no_provider_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text('[aliases]\nfast = "opnai/m"\n')
+    with serve_process(tmp_path) as (process, _):
+        assert process.stderr is not None
+        note = "the alias 'fast' leads to no provider: unknown provider 'opnai' in model 'opnai/m' (did you mean"
+        assert any(note in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
 def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path: Path) -> None:
     with serve_process(tmp_path, "--record-bodies") as (process, root):
         assert httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE).status_code == 200

@@ -43,6 +43,8 @@ class LoadedConfig(Struct, frozen=True):
     files: tuple[ConfigFile, ...] = ()
     key_variables: dict[str, str] = {}
     """The environment variable of each provider's key."""
+    document: Document = Document(())
+    """The merged contents of the files, which knows the place of each key."""
 
     @property
     def folder_file(self) -> ConfigFile | None:
@@ -77,7 +79,7 @@ def load_config(
         sources.append(_read_source(file, user_tree, environment))
     document = Document(sources)
     config = build_config(document, environment)
-    return LoadedConfig(config, files, key_variables(document.tree))
+    return LoadedConfig(config, files, key_variables(document.tree), document)
 
 
 def _read_source(

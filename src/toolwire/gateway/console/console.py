@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolwire import __version__
 from toolwire.codec.suggestions import unknown_name
 from toolwire.codec.validation import Finding
-from toolwire.gateway.config import Config
+from toolwire.gateway.config import Config, LoadedConfig
 from toolwire.gateway.console.assets import PAGE, SECURITY_HEADERS, find_asset
 from toolwire.gateway.console.exchange_buffer import BufferedExchange, ExchangeBuffer
 from toolwire.gateway.console.exchange_details import build_details, build_record
@@ -374,7 +374,7 @@ class Console:
         """Run the checks of `toolwire doctor`."""
         _require_admin(viewer)
         await request.receive_body(_MAX_SMALL_BODY)
-        findings = await diagnose(self._config, {}, self._environment, _DIAGNOSIS_TIMEOUT)
+        findings = await diagnose(LoadedConfig(self._config), self._environment, _DIAGNOSIS_TIMEOUT)
         data = self._redactor.redact_bytes(msgspec.json.encode({"findings": findings}))
         await _respond(request, 200, data, [JSON_HEADER])
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwire.codec.envelope import issuer_id
 from toolwire.codec.memo import BoundedMemo, estimate_entry_size
@@ -31,6 +32,8 @@ LIMIT_MODEL_NAME = 512
 
 _MOST_CHOICES = 10
 """Names of routes and aliases that an error lists."""
+
+_SET_DEFAULT = "set a default with --model, TOOLWIRE_MODEL or default_model"
 
 
 class Backend(Struct, frozen=True):
@@ -82,7 +85,7 @@ class Router:
         catch_all: str | None = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        """Validate `catch_all`, which must name a model of one of the providers, perhaps by an alias."""
+        """Validate `catch_all`, which must lead to a provider: as a model, an alias or a route."""
         self.providers = dict(providers)
         self.routes = routes
         self.aliases = aliases or {}
@@ -90,7 +93,7 @@ class Router:
         self.listed_names: Callable[[Provider], Iterable[str]] = lambda _: ()
         """Returns the names in a provider's list of models as far as they are known, for suggestions."""
 
-        if catch_all is not None and self._by_name(catch_all) is None:
+        if catch_all is not None and self.match(catch_all) is None:
             raise RouteNotFound(self.unknown_model_message(catch_all))
         self._matches: BoundedMemo[str, RouteMatch] = BoundedMemo()
 
@@ -105,7 +108,7 @@ class Router:
             return cached
         if len(name) > LIMIT_MODEL_NAME:
             raise ModelNameTooLong(f"the model name has {len(name)} characters, the limit is {LIMIT_MODEL_NAME}")
-        route_match = self.match(name) or self._match_default(self.aliases.get(name, name))
+        route_match = self.match(name) or self._match_default(name)
         self._matches.put(name, route_match, estimate_entry_size(name))
         return route_match
 
@@ -120,12 +123,14 @@ class Router:
 
     def _match_default(self, name: str) -> RouteMatch:
         """Return the default backend for a name that is unknown, unless the name has a provider's prefix."""
-        backend = None if "/" in name or self._has_colon_prefix(name) else self._default()
-        if backend is not None:
-            return RouteMatch((backend,), is_default=True)
+        model = self.aliases.get(name, name)
+        default = None if self._has_prefix(model) else self._default()
+        if default is not None:
+            return replace(default, is_default=True)
         if not name:
-            raise ModelNotSpecified(f"no model given: use {self._describe_choices()}")
-        raise RouteNotFound(self.unknown_model_message(name))
+            raise ModelNotSpecified(f"no model given: use {self._describe_choices()}; {_SET_DEFAULT}")
+        alias = "" if model == name else f"the alias {name!r} leads to no provider: "
+        raise RouteNotFound(f"{alias}{self.unknown_model_message(model)}")
 
     def _by_name(self, name: str) -> Backend | None:
         """Return the backend of `provider/model`, or of a provider's pattern; None if no provider has the name."""
@@ -152,15 +157,19 @@ class Router:
             (Backend(provider, name) for provider in self.providers.values() if _serves_model(provider, name)), None
         )
 
-    def _default(self) -> Backend | None:
+    def _default(self) -> RouteMatch | None:
         """Return the catch-all, or the default model of the only provider; None if neither exists."""
         if self.catch_all is not None:
-            return self._by_name(self.catch_all)
+            return self.match(self.catch_all)
         origins = {provider.origin for provider in self.providers.values()}
         first = next(iter(self.providers.values()), None)
         if first is None or len(origins) > 1 or first.default_model is None:
             return None
-        return Backend(first, first.default_model)
+        return RouteMatch((Backend(first, first.default_model),))
+
+    def _has_prefix(self, name: str) -> bool:
+        """Return whether a name has a provider in front, so that no default may answer to it."""
+        return "/" in name or self._has_colon_prefix(name)
 
     def _has_colon_prefix(self, name: str) -> bool:
         """Return whether a name is the `provider:model` of other programs, not the `model:tag` of Ollama."""
@@ -169,6 +178,13 @@ class Router:
 
     def unknown_model_message(self, name: str) -> str:
         """Return the error message for a model that no provider serves, with the nearest known names."""
+        advice = f"use {self._describe_choices()}"
+        if self.catch_all is None and not self._has_prefix(name):
+            advice += f"; {_SET_DEFAULT}"
+        return f"{self.describe_unknown_model(name)}: {advice}"
+
+    def describe_unknown_model(self, name: str) -> str:
+        """Return that no provider serves a model, with the nearest known names."""
         prefix, slash, _ = name.partition("/")
         if self._has_colon_prefix(name):
             problem, suggestion = f"unknown model {name!r}", f'did you mean "{name.replace(":", "/", 1)}"?'
@@ -178,11 +194,11 @@ class Router:
                 suggestion = f"set {KEY_VARIABLES[prefix]}, or configure the provider"
         else:
             problem, suggestion = f"unknown model {name!r}", suggest(name, self._known_names())
-        return f"{problem}{suggestion and f' ({suggestion})'}: use {self._describe_choices()}"
+        return f"{problem}{suggestion and f' ({suggestion})'}"
 
     def _known_names(self) -> Iterable[str]:
         """Yield the names of aliases, routes and models, without those of patterns."""
-        yield from self.aliases
+        yield from (alias for alias in self.aliases if self.match(alias) is not None)
         for section in self.routes:
             if not is_pattern(section.match):
                 yield section.match
@@ -193,10 +209,11 @@ class Router:
     def _describe_choices(self) -> str:
         """Return a list of the valid forms of model names, for an error message."""
         routes = (section.match for section in self.routes if not is_pattern(section.match))
-        names = list(dict.fromkeys([*routes, *self.aliases]))
+        aliases = (alias for alias in self.aliases if self.match(alias) is not None)
+        names = list(dict.fromkeys([*routes, *aliases]))
         shown = names[:_MOST_CHOICES] + (["..."] if len(names) > _MOST_CHOICES else [])
         providers = [f"{provider}/MODEL" for provider in self.providers]
-        return f"{', '.join([*shown, *providers])}; set a default with --model, TOOLWIRE_MODEL or default_model"
+        return ", ".join([*shown, *providers])
 
 
 class FixedRouter(Router):

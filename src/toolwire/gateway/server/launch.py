@@ -21,6 +21,7 @@ from toolwire.gateway.config import (
     Config,
     ConfigError,
     LimitsSection,
+    LoadedConfig,
     override_server,
 )
 from toolwire.gateway.keys.key_check import find_refused_keys
@@ -38,6 +39,7 @@ from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.reloading import REFUSED_RELOAD, LiveGateway, Rebuild
 from toolwire.gateway.server.workers import STOP_SIGNALS, Supervisor
 from toolwire.gateway.signing_keys import load_signing_keys
+from toolwire.gateway.start_checks import describe_broken_aliases, refuse_unusable
 from toolwire.gateway.state.store_file import require_shared_file
 from toolwire.translation.stages.tool_call_parsers.signs import compile_marks
 from toolwire.upstream.provider import Provider, is_loopback
@@ -131,16 +133,19 @@ async def prepare_providers(config: Config) -> tuple[dict[str, Provider], Iterab
     return listed, unreachable.values()
 
 
-def run_gateway(load: Callable[[], Config], catch_all: str | None, workers: int, echo: Callable[[str], None]) -> int:
+def run_gateway(
+    load: Callable[[], LoadedConfig], catch_all: str | None, workers: int, echo: Callable[[str], None]
+) -> int:
     """Serve until a signal arrives, and return the exit code. SIGHUP calls `load` again."""
-    config = load()
+    loaded = load()
+    config = loaded.config
     if workers > 1:
         require_shared_file(config.state, os.environ)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(open_listener(config.server.host, config.server.port))
         count = workers if workers > 1 else 0
         worker_listeners = [stack.enter_context(open_listener("127.0.0.1", 0)) for _ in range(count)]
-        return _Service(listener, worker_listeners, config, load, catch_all).run(echo)
+        return _Service(listener, worker_listeners, loaded, load, catch_all).run(echo)
 
 
 class _Service:
@@ -150,16 +155,17 @@ class _Service:
         self,
         listener: socket.socket,
         worker_listeners: list[socket.socket],
-        config: Config,
-        load: Callable[[], Config],
+        loaded: LoadedConfig,
+        load: Callable[[], LoadedConfig],
         catch_all: str | None,
     ) -> None:
         self._listener = listener
         self._load = load
         self._catch_all = catch_all
         self._workers = max(1, len(worker_listeners))
-        self._config, self._warning = self._adapt(config, config.server.host)
+        self._config, self._warning = self._adapt(loaded.config, loaded.config.server.host)
         self._providers, self._notes = asyncio.run(prepare_providers(self._config))
+        refuse_unusable(loaded, self._providers, catch_all)
         shared = make_shared_resources(self._config, os.environ, self._workers)
         self._resources = replace(shared, worker_listeners=tuple(worker_listeners))
         self._gateway = self._build(self._config, self._providers)
@@ -171,6 +177,7 @@ class _Service:
         echo(startup_message(self._gateway))
         refused_keys = find_refused_keys(self._config, self._gateway.router.providers)
         problems = [str(problem) for problem in (*find_unused_rules(self._config), *refused_keys)]
+        problems += describe_broken_aliases(self._gateway.router)
         for note in (*self._notes, *([] if self._warning is None else [self._warning]), *problems):
             log.write_line(note)
         if self._workers == 1:
@@ -205,10 +212,12 @@ class _Service:
 
     async def _load_again(self) -> tuple[Config, dict[str, Provider]]:
         """Read the configuration anew; a gateway without providers stays with the simulator."""
-        config, _ = self._adapt(self._load(), self._config.server.host)
+        loaded = self._load()
+        config, _ = self._adapt(loaded.config, self._config.server.host)
         providers, _ = await prepare_providers(config)
         if not providers and self._gateway.simulator_socket is None:
             raise ConfigError("no provider is configured")
+        refuse_unusable(loaded, providers, self._catch_all)
         return config, providers or self._gateway.router.providers
 
     async def _rebuild(self, previous: Gateway, worker: int = 0) -> Gateway:
