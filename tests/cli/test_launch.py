@@ -117,9 +117,9 @@ def desk(tmp_path: Path) -> UserMachine:
 
 
 @pytest.fixture(scope="module")
-def root() -> Iterator[str]:
+def root(providers_url: str) -> Iterator[str]:
     """The URL of a gateway that is already running and requires a key."""
-    config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
+    config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "{providers_url}"'
     config += '\n[models."up/model"]\ncontext = 32768\n'
     with serve_app(build_silent_app(config)) as url:
         yield url
@@ -476,6 +476,31 @@ def test_provider_that_cannot_be_reached_is_named_before_the_agent_starts(
     assert len(said.splitlines()) == 1
     assert "unset: environment variable NOT_SET is not set" in desk.launch("claude", "--model", "unset/m")[1]
     assert desk.launch("claude", "--model", "openai/gpt-5.5") == (0, "")
+
+
+def test_provider_that_a_running_gateway_cannot_reach_is_named_before_the_agent_starts(
+    desk: UserMachine, providers_url: str
+) -> None:
+    with serve_app(Simulator(require_key=True)) as locked:
+        anthropic = f'protocol = "anthropic"\nbase_url = "{locked}"\n'
+        config = PROVIDERS.replace("URL", providers_url) + f"[providers.locked]\n{anthropic}"
+        config += '[providers.down]\nprotocol = "anthropic"\nbase_url = "http://127.0.0.1:9"\n'
+        config += '[providers.bare]\nprotocol = "anthropic"\nbase_url = "URL"\n'.replace("URL", f"{providers_url}/x")
+        with serve_app(build_silent_app(config)) as url:
+            (desk.folder / "work" / "toolwire.toml").write_text(f"[server]\nport = {url.rpartition(':')[2]}\n")
+            place = f"from the gateway that already runs at {url}; run `toolwire doctor`, and start that gateway again"
+            for name, problem in (
+                ("down", "can't connect to 127.0.0.1:9: connection refused"),
+                ("locked", "key rejected (401)"),
+            ):
+                code, said = desk.launch("claude", "--model", f"{name}/m")
+                assert code == 0
+                assert (
+                    said.replace("Connection", "connection")
+                    == f"warning: {name}: {problem}, {place}, or start another one with --new-gateway\n"
+                )
+            for name in ("openai", "bare"):
+                assert desk.launch("claude", "--model", f"{name}/m") == (0, "")
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))

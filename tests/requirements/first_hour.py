@@ -165,4 +165,7 @@ FH-101 The error for a misspelled provider advises to set a default, which would
   -> tests/gateway/exchange/test_routing.py::test_error_advises_a_default_only_where_one_would_answer
   -> tests/gateway/exchange/test_routing.py::test_error_for_an_alias_names_it_but_does_not_advise_to_use_it
   -> tests/cli/test_doctor.py::test_aliases_are_checked_on_the_simulator
+FH-102 An agent retries for a minute, without a word, if a gateway that already runs can't reach the provider.
+  -> tests/cli/test_launch.py::test_provider_that_a_running_gateway_cannot_reach_is_named_before_the_agent_starts
+  -> tests/gateway/keys/test_client_keys.py::test_key_sees_only_the_providers_of_its_models
 """)

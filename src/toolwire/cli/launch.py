@@ -124,6 +124,8 @@ def command(
                 _fetch_context(gateway, api_key, small_model)
             if model is None:
                 _report_unserved_model(gateway, api_key, name, agent)
+            if gateway.is_shared:
+                _report_unusable_providers(gateway, api_key, model or agent.usual_model)
             target = LaunchTarget(
                 gateway_url=gateway.url,
                 api_key=api_key,
@@ -206,14 +208,31 @@ def _report_unserved_model(gateway: GatewayForAgent, api_key: str, name: str, ag
         print_line(("warning:", "warning"), f"{text}PROVIDER/MODEL (`toolwire models` lists them)", err=True)
 
 
+def _report_unusable_providers(gateway: GatewayForAgent, api_key: str, model: str) -> None:
+    """Write to stderr which providers of the model a running gateway can't reach, or whose key is rejected."""
+    from toolwire.cli.output.terminal import print_line
+
+    _, body = _fetch(gateway, api_key, f"/toolwire/providers/{quote(model)}")
+    for provider in body.get("providers", ()):
+        if provider["problem"] is not None:
+            text = f" {provider['name']}: {provider['problem']}, from the gateway that already runs at {gateway.url}"
+            advice = f"run `toolwire doctor`, and start that gateway again, or {_NEW_GATEWAY}"
+            print_line(("warning:", "warning"), f"{text}; {advice}", err=True)
+
+
 def _fetch_model(gateway: GatewayForAgent, api_key: str, model: str) -> tuple[int, dict[str, Any]]:
-    """Fetch a model from the gateway; return the status and the body, or 0 and an empty body if the request fails.
+    """Fetch a model from the gateway, as `_fetch` does."""
+    return _fetch(gateway, api_key, f"/v1/models/{quote(model)}")
+
+
+def _fetch(gateway: GatewayForAgent, api_key: str, path: str) -> tuple[int, dict[str, Any]]:
+    """Fetch JSON from the gateway; return the status and the body, or 0 and an empty body if the request fails.
 
     Raises `BadInput` for a key that the gateway rejects.
     """
     connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=_START_TIMEOUT)
     try:
-        connection.request("GET", f"/v1/models/{quote(model)}", headers={"authorization": f"Bearer {api_key}"})
+        connection.request("GET", path, headers={"authorization": f"Bearer {api_key}"})
         response = connection.getresponse()
         body = json.loads(response.read(_LIMIT_MODEL))
     except (OSError, http.client.HTTPException, ValueError):

@@ -114,6 +114,20 @@ def test_key_sees_only_its_models_and_only_admins_see_metrics() -> None:
     run_async(work())
 
 
+def test_key_sees_only_the_providers_of_its_models() -> None:
+    async def work() -> None:
+        async with run_with_keys() as gateway:
+            seen = {}
+            for name in ("alice", "root"):
+                _, data = await gateway.get("/toolwire/providers/mixed", x_api_key=SECRETS[name])
+                seen[name] = [provider["name"] for provider in json.loads(data)["providers"]]
+            assert seen == {"alice": ["one"], "root": ["two", "one"]}
+            assert (await gateway.get("/toolwire/providers/two/gpt-5", x_api_key=SECRETS["alice"]))[0] == 403
+            assert (await gateway.get("/toolwire/providers/three/m", x_api_key=SECRETS["root"]))[0] == 404
+
+    run_async(work())
+
+
 def test_losses_are_shown_only_to_the_key_that_made_the_request() -> None:
     async def work() -> None:
         async with run_with_keys() as gateway:

@@ -21,6 +21,9 @@ from toolwire.upstream.transport import Transport
 # Ollama's clients derive the server's features from its version.
 OLLAMA_VERSION = "0.13.0"
 
+PROVIDERS_PATH = "/toolwire/providers/"
+"""The path below which a model's name leads to its providers, and whether they can be reached."""
+
 MODEL_LIST_PATHS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
 # OpenRouter's path of a single model is in the singular.
 _MODEL_PATH_PREFIXES = ("/v1/models/", "/v1beta/models/", "/api/v1/model/")
@@ -79,10 +82,22 @@ class ModelList:
             return {"models": []}  # the gateway keeps none in memory
         if path == "/api/show":
             return codec.encode_model(await self._model_card(_requested_model(body)))
+        if path.startswith(PROVIDERS_PATH):
+            return {"providers": await self._report_providers(path.removeprefix(PROVIDERS_PATH), key)}
         for prefix in _MODEL_PATH_PREFIXES:
             if path.startswith(prefix):
                 return codec.encode_model(await self._model_card(path.removeprefix(prefix)))
         return None
+
+    async def _report_providers(self, name: str, key: ClientKey | None) -> list[dict[str, str | None]]:
+        """Return the providers of a model, each with the reason why requests can't reach it, if they can't."""
+        route_match = self._router.route(name)
+        backends = route_match.backends if key is None else key.restrict(name, route_match).backends
+        providers = {backend.provider.name: backend.provider for backend in backends}
+        listed = await self._lists.fetch_all(providers.values())
+        return [
+            {"name": name, "problem": None if models.is_usable else models.error} for name, models in listed.items()
+        ]
 
     async def _model_card(self, name: str) -> ModelCard:
         """Return the card of a model that a request could use, after asking its provider."""

@@ -33,7 +33,7 @@ from toolwire.gateway.limits import BodyBudget, Quota
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
-from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelList
+from toolwire.gateway.providers.models import MODEL_LIST_PATHS, PROVIDERS_PATH, ModelList
 from toolwire.gateway.server.auth import Authenticator, Principal, key_rejection
 from toolwire.gateway.server.dry_run import serve_dry_run
 from toolwire.gateway.server.request import (
@@ -76,6 +76,7 @@ ENDPOINTS = (
     ("/api/version", "GET  version"),
     ("/api/ps", "GET  models in memory"),
     ("/toolwire/translate", "POST dry run of a translation"),
+    (f"{PROVIDERS_PATH}{{model}}", "GET  providers of a model"),
     ("/toolwire/exchanges/{id}/losses", "GET  losses of an exchange"),
     ("/metrics", "GET  metrics"),
     ("/healthz", "GET  health"),

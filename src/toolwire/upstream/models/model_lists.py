@@ -36,6 +36,8 @@ class ProviderModels(Struct, frozen=True, kw_only=True):
 
     models: Mapping[str, ModelInfo] = {}
     error: str = ""
+    is_usable: bool = True
+    """Whether requests can reach the provider, and it accepts the key; a server without a list can be used."""
 
 
 class _CachedList(Struct, frozen=True):
@@ -66,7 +68,7 @@ class ModelLists:
     async def fetch(self, provider: Provider) -> ProviderModels:
         """Return the list of a provider, from the cache if possible. Concurrent calls share one request."""
         if provider.unavailable_reason is not None:
-            return ProviderModels(error=provider.unavailable_reason)
+            return ProviderModels(error=provider.unavailable_reason, is_usable=False)
         if provider.address is not None:
             return ProviderModels(error=f"{provider.profile(None).title} has no list of models here")
         if provider.client_credential is not None:
@@ -93,7 +95,7 @@ class ModelLists:
         if answered.error:
             previous, ttl = self._cached.get(address), RETRY_AFTER
             if previous is not None:
-                answered = replace(previous.models, error=answered.error)
+                answered = replace(previous.models, error=answered.error, is_usable=answered.is_usable)
         self._cached[address] = _CachedList(answered, time.monotonic() + ttl)
         return answered
 
@@ -108,11 +110,11 @@ class ModelLists:
                 )
                 data = await response.read(LIMIT_RESPONSE)
         except (TransportError, KeyCommandError) as error:
-            return ProviderModels(error=str(error))
+            return ProviderModels(error=str(error), is_usable=False)
         except TimeoutError:
-            return ProviderModels(error=f"no list of models within {self._timeout:g} seconds")
+            return ProviderModels(error=f"no list of models within {self._timeout:g} seconds", is_usable=False)
         if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            return ProviderModels(error=f"key rejected ({response.status})")
+            return ProviderModels(error=f"key rejected ({response.status})", is_usable=False)
         if response.status != 200:
             return ProviderModels(error=f"the list of models has status {response.status}")
         models = await asyncio.to_thread(read_list, provider.protocol, data)
