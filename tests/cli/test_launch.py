@@ -462,6 +462,15 @@ def test_commands_in_the_guide_start_the_agents(desk: UserMachine, providers_url
         assert desk.record.arguments[len(desk.record.arguments) - len(behind) :] == behind
 
 
+def test_commands_that_resume_a_session_name_its_model() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "agents.md").read_text(encoding="utf-8")
+    for name, agent in AGENTS.items():
+        arguments = re.escape(agent.resume.replace("ID", "SESSION"))
+        assert re.search(rf"^toolwire launch {name} --model \S+/\S+ -- {arguments}$", page, re.MULTILINE), name
+    shown = " ".join(CliRunner().invoke(main, ["launch", "--help"]).output.split())
+    assert re.search(r"toolwire launch claude --model \S+ -- --resume SESSION", shown)
+
+
 def test_provider_that_cannot_be_reached_is_named_before_the_agent_starts(
     desk: UserMachine, providers_url: str
 ) -> None:

@@ -168,4 +168,16 @@ FH-101 The error for a misspelled provider advises to set a default, which would
 FH-102 An agent retries for a minute, without a word, if a gateway that already runs can't reach the provider.
   -> tests/cli/test_launch.py::test_provider_that_a_running_gateway_cannot_reach_is_named_before_the_agent_starts
   -> tests/gateway/keys/test_client_keys.py::test_key_sees_only_the_providers_of_its_models
+FH-103 The call that the simulator proposes is repeated as text if opencode quotes it.
+  -> tests/upstream/simulator/test_model.py::test_quoted_request_of_a_command_line_is_exactly_that_call
+FH-104 The error of an endpoint that the simulator lacks does not say so.
+  -> tests/gateway/exchange/test_native_endpoints.py::test_simulator_without_the_endpoint_is_named
+FH-105 A session resumed with the command of the guide continues on another model.
+  -> tests/cli/test_launch.py::test_commands_that_resume_a_session_name_its_model
+FH-106 The installation of a quick start is refused by the system's pip.
+  -> tests/documentation/test_first_steps.py::test_quick_starts_install_into_an_environment
+FH-107 Examples fail for lack of an extra that the page names only later.
+  -> tests/documentation/test_first_steps.py::test_extra_is_named_before_the_examples_that_need_it
+FH-108 A message that users meet is missing in the troubleshooting page.
+  -> tests/documentation/test_first_steps.py::test_troubleshooting_has_the_message
 """)

@@ -102,7 +102,7 @@ def command(
     Examples:
       toolwire launch claude --model openai/gpt-5.5
       toolwire launch codex --model ollama/qwen3-coder -- exec "Fix the tests."
-      toolwire launch claude -- --resume SESSION
+      toolwire launch claude --model openai/gpt-5.5 -- --resume SESSION
     """
     agent = AGENTS[name]
     program = shutil.which(agent.executable)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.codecs import decode_error
 from tests.support.gateway.in_process import RunningGateway, run_async, run_gateway
+from tests.support.servers.asgi import serve_app
 from tests.support.servers.http_responses import (
     BUSY_RESPONSE,
     SSE_HEAD,
@@ -18,6 +19,7 @@ from tests.support.servers.http_responses import (
     transfer_chunk,
 )
 from tests.support.servers.upstream import ScriptedUpstream, read_http_request, serve_upstream
+from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.transport import UpstreamResponse
 
 EMBEDDING = b'{"object":"list","data":[{"index":0,"embedding":[0.10,1e-3]}],"usage":{"prompt_tokens":5}}'
@@ -226,5 +228,17 @@ def test_server_keys_are_required() -> None:
         async with run_with(script, extra='[server]\nkeys = ["key-of-the-gateway"]') as gateway:
             assert (await send(gateway, "/v1/embeddings", model="text-x")).status == 401
             assert script.requests == []
+
+    run_async(work())
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/api/generate"])
+def test_simulator_without_the_endpoint_is_named(path: str) -> None:
+    async def work() -> None:
+        with serve_app(Simulator()) as url:
+            async with run_gateway(f'[providers.up]\nprotocol = "ollama"\nbase_url = "{url}"\n') as gateway:
+                response = await send(gateway, path, model="up/m", input="x", prompt="x")
+                text = (await response.read(10_000)).decode()
+                assert (response.status, f"(POST {path}): the simulator has no such endpoint" in text) == (404, True)
 
     run_async(work())

@@ -98,6 +98,14 @@ def test_name_followed_by_json_object_is_exactly_that_call() -> None:
     assert [call.arguments for call in result.calls] == ['{"city":  "Oslo", "big": 12345678901234567890}']
 
 
+def test_quoted_request_of_a_command_line_is_exactly_that_call() -> None:
+    """opencode joins the arguments of `opencode run`, and quotes those with spaces."""
+    prompt = 'get_weather {"city": "New \\"York\\""}'
+    quoted = '"' + prompt.replace('"', '\\"') + '"'
+    assert calls(quoted, tools=[function("get_weather")]) == [("get_weather", {"city": 'New "York"'})]
+    assert calls('"I saw {\\"city\\": 1}"', tools=[function("get_weather")]) == []
+
+
 def test_several_calls_keep_their_order() -> None:
     tools = [function("alpha"), function("beta")]
     text = 'First beta {"city": "B"}, then `alpha`: {"city": "A"}, then beta({"city": "C"}).'

@@ -335,7 +335,8 @@ async def _send_error(http_request: AsgiRequest, error: ApiError, codec: Codec, 
 
 def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
     """Return the error for a path that no protocol has."""
-    return ApiError(kind="not_found", message=f"Invalid URL ({http_request.method} {http_request.path})")
+    message = f"Invalid URL ({http_request.method} {http_request.path}): the simulator has no such endpoint"
+    return ApiError(kind="not_found", message=message)
 
 
 def _count_tokens(codec: Codec, body: bytes, route: Route) -> Any:

@@ -218,6 +218,8 @@ def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[Request
 
 def find_exact_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[RequestedCall]:
     """Return the calls that a text requests by a tool name and the JSON object that follows it."""
+    if text.startswith('"') and text.endswith('"'):
+        text = text[1:-1].replace('\\"', '"')  # opencode quotes arguments of its command line that contain a space
     return [
         RequestedCall(tool, arguments)
         for tool, _, end in _find_mentions(text, tools)
