@@ -111,16 +111,14 @@ def _run_ask(
     )
     from toolwire.cli.run_session import build_approver, build_output, follow_run
     from toolwire.gateway.config import load_config
-    from toolwire.gateway.providers.discovery import configured_providers
     from toolwire.gateway.start_checks import require_default_model
 
     if queue is not None and not detach:
         raise BadInput("--queue needs --detach")
     if flags["hosts"] and flags["browser"] is None:
         raise BadInput("--allow-host needs a browser: add --browser")
-    loaded = load_config(config_path)
+    loaded = require_default_model(load_config(config_path))
     config, file = loaded.config, loaded.folder_file
-    require_default_model(loaded, configured_providers(config))
     folder = os.path.realpath(workspace or Path.cwd())
     job = AgentJob(
         workspace=folder,

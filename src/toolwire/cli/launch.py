@@ -124,8 +124,7 @@ def command(
                 _fetch_context(gateway, api_key, small_model)
             if model is None:
                 _report_unserved_model(gateway, api_key, name, agent)
-            if gateway.is_shared:
-                _report_unusable_providers(gateway, api_key, model or agent.usual_model)
+            _report_unusable_providers(gateway, api_key, model or agent.usual_model)
             target = LaunchTarget(
                 gateway_url=gateway.url,
                 api_key=api_key,
@@ -212,6 +211,8 @@ def _report_unusable_providers(gateway: GatewayForAgent, api_key: str, model: st
     """Write to stderr which providers of the model a running gateway can't reach, or whose key is rejected."""
     from toolwire.cli.output.terminal import print_line
 
+    if not gateway.is_shared:
+        return  # its providers were checked when it was started
     _, body = _fetch(gateway, api_key, f"/toolwire/providers/{quote(model)}")
     for provider in body.get("providers", ()):
         if provider["problem"] is not None:

@@ -11,7 +11,7 @@ from toolwire.gateway.config.errors import KeyProblem
 from toolwire.gateway.config.loading import MODEL_VARIABLE
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.routing import Router
-from toolwire.gateway.providers.discovery import simulated_providers
+from toolwire.gateway.providers.discovery import configured_providers, simulated_providers
 from toolwire.upstream.provider import Provider
 
 
@@ -29,10 +29,11 @@ def find_start_errors(
         yield loaded.document.error(problem)
 
 
-def require_default_model(loaded: LoadedConfig, providers: Mapping[str, Provider]) -> None:
-    """Raise `ConfigError` for a `default_model` of the files that no provider serves."""
-    for problem in _check_default(loaded.config, providers, None):
+def require_default_model(loaded: LoadedConfig) -> LoadedConfig:
+    """Return the configuration; raise `ConfigError` for a `default_model` of the files that no provider serves."""
+    for problem in _check_default(loaded.config, configured_providers(loaded.config), None):
         raise loaded.document.error(problem)
+    return loaded
 
 
 def build_router(config: Config, providers: Mapping[str, Provider], model: str | None = None) -> Router:
