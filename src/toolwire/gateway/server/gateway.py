@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from toolwire.gateway.config import Config, build_redactor, state_directory
+from toolwire.gateway.config import Config, ConfigError, build_redactor, state_directory
 from toolwire.gateway.console.console import build_console
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import FixedRouter, Router

@@ -325,7 +325,7 @@ def test_search_without_a_match_says_what_is_searched(console: ConsoleGateway, b
     expect(page.locator(ROWS)).to_have_count(1)
     search = page.get_by_label("Search exchanges")
     search.fill("umbrellas")
-    expect(page.locator(".empty")).to_contain_text("Of messages, only the first words of the last one are searched")
+    expect(page.locator(".empty")).to_contain_text("Words of messages are found only in captured exchanges")
     expect(page.locator(".empty code")).to_contain_text(["top_k", id])
     for example in ("top_k", "is:captured", id):
         search.fill("umbrellas")

@@ -49,7 +49,7 @@ class Comparison {
     const open = this.counterparts ? chooseOpen(marks, this.counterparts) : { left: [], right: [] };
     const isMarked = (side) => [...marks[side].values()].some((found) => found.some((mark) => mark.kind === 'only'));
     this.hint = [areJson ? 'Click a value to see where it went. ' : null,
-      isMarked('left') || isMarked('right') ? [element('span', { class: 'legend-sign' }, '·'), ' only on this side: renamed or rewritten'] : null];
+      isMarked('left') || isMarked('right') ? [element('span', { class: 'legend-sign' }, '·'), ' has no equal value on the other side'] : null];
     this.legend = replace(element('p', { class: 'legend' }), this.hint);
     this.panes = Object.fromEntries(['left', 'right'].map((side) => [side, new BodyPane(this.sides[side], values[side], {
       marks: marks[side], open: open[side], onHover: (pointer) => this.point(side, pointer), onChoose: this.counterparts ? (pointer) => this.show(side, pointer) : null, onOnly: () => this.showOnly(this.only === side ? null : side),
@@ -96,7 +96,7 @@ class Comparison {
     const own = element('code', {}, pointer || '(body)');
     const isChanged = this.marks[side].get(pointer)?.some((mark) => mark.kind === 'changed');
     const counterpart = found.isExact ? element('code', {}, found.pointer || '(body)') : `${isChanged ? 'no equal value' : 'not'} in “${this.sides[other].title}”`;
-    const isFolded = found.isExact && !this.panes[other].tree.isShown(found.pointer);
+    const isFolded = found.isExact && !this.only && !this.panes[other].tree.isShown(found.pointer);
     replace(this.legend, side === 'left' ? [own, ' → ', counterpart] : [counterpart, ' → ', own], isFolded ? ' (folded: click to show it)' : null);
   }
 

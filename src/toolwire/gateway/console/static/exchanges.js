@@ -103,7 +103,7 @@ export class ExchangesView {
     if (hasRows) {
       const { search } = this.app.store.filter;
       replace(area, element('h2', {}, 'No exchange matches'),
-        search.trim() ? element('p', {}, 'Of messages, only the first words of the last one are searched, and only of exchanges whose bodies are captured. The search finds models, programs, errors, lost fields and ids, for example ',
+        search.trim() ? element('p', {}, 'Words of messages are found only in captured exchanges: the first words of the last message. The search finds models, programs, errors, lost fields and ids, for example ',
           this.searchExamples().map((example, index) => [index ? ', ' : null, button(element('code', {}, example), () => this.list.searchFor(example), { class: 'link' })]), '.') : null,
         element('p', {}, 'Change the search or the filters.'),
         button('Show all', () => { this.list.search.value = ''; this.app.store.setFilter({ search: '', status: 'all', losses: 'all', provider: '' }); for (const select of [this.list.status, this.list.losses, this.list.provider]) select.selectedIndex = 0; }));
