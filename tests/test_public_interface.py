@@ -38,6 +38,7 @@ NAMES = [
     "Model",
     "ModelSettings",
     "ModelTurn",
+    "NativeTool",
     "PendingCall",
     "Policy",
     "ProposedCall",

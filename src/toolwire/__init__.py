@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.canonical.request import Request
     from toolwire.canonical.response import Response, Usage
+    from toolwire.canonical.tools import NativeTool
     from toolwire.gateway.config.sections import Config
     from toolwire.gateway.http_client import async_http_client, http_client
     from toolwire.journal.runs import RunInUse
@@ -87,6 +88,7 @@ __all__ = [
     "Model",
     "ModelSettings",
     "ModelTurn",
+    "NativeTool",
     "PendingCall",
     "Policy",
     "ProposedCall",
@@ -164,6 +166,7 @@ _MODULES = {
     "Model": "runtime.model",
     "ModelSettings": "runtime.run.model_settings",
     "ModelTurn": "runtime.run.hooks",
+    "NativeTool": "canonical.tools",
     "PendingCall": "runtime.run.state",
     "Policy": "runtime.policy",
     "ProposedCall": "runtime.run.hooks",

@@ -131,6 +131,9 @@ FH-46 An option of the agent that is passed to a run is refused with a misleadin
 FH-47 The options of the decorator of tools are shown nowhere, and a wrong type names neither tool nor parameter.
   -> tests/runtime/test_first_mistakes.py::test_signature_of_the_decorator_shows_its_options
   -> tests/runtime/test_first_mistakes.py::test_unsupported_type_is_an_error_with_its_tool_and_parameter
+FH-48 The tools of one vendor have no public type, and one that no provider would get is accepted.
+  -> tests/runtime/test_native_tools.py::test_vendors_tool_is_declared_to_its_vendor_only
+  -> tests/runtime/test_native_tools.py::test_tool_that_no_provider_would_get_is_an_error
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers

@@ -104,7 +104,7 @@ class NativeTool(Node, frozen=True, tag=True):
 
     protocol: str
     kind: str  # the vendor's type without its date suffix
-    body: Raw
+    body: Raw  # the declaration; for Gemini the value of its member
     name: str | None = None
     executor: Literal["client", "server", "nobody"] = "server"  # "nobody": a placeholder for tools that are added later
     cache: CacheMark | None = None

@@ -8,8 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
+from toolwire.codec.options import require, require_choice
+from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import InvalidToolFunction, as_tool
@@ -41,6 +45,17 @@ def source_tool(source: SupportsAsTool | SupportsProviderTool | Callable[..., An
             return source.as_tool()
         case _:
             return as_tool(source)
+
+
+def check_native_tool(tool: NativeTool) -> None:
+    """Raise `TypeError` or `ValueError` for a vendor's tool that no provider would get."""
+    require_choice("NativeTool(protocol=...)", tool.protocol, tuple(PROTOCOLS))
+    try:
+        body = msgspec.json.decode(tool.body) if isinstance(tool.body, msgspec.Raw) else None
+    except msgspec.DecodeError:
+        body = None
+    expected = """the tool's JSON object: msgspec.Raw('{"type": ...}')"""
+    require("NativeTool(body=...)", tool.body, expected, valid=isinstance(body, dict))
 
 
 class Toolbox:
@@ -84,6 +99,7 @@ class Toolbox:
                     hosted.append(source)
                     self._add(source.provider_tool())
                 case NativeTool():
+                    check_native_tool(source)
                     self._native_tools.append(source)
                 case Toolset():
                     self._toolsets.append(source)

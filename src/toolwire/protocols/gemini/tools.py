@@ -261,7 +261,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, A
         if type(offered) is not NativeTool:
             functions.append(_encode_function(offered, located_tool.path, plan, validated=validated))
         elif offered.protocol == FAMILY:
-            computers.append({offered.name: offered.body})
+            computers.append({offered.name or to_camel_case(offered.kind): offered.body})
         else:
             _encode_foreign_native(offered, located_tool, plan, hosted, config, with_functions=with_functions)
     if functions and hosted and _SHOW_HOSTED_CALLS not in plan.target.host.fields.refused:
