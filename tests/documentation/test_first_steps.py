@@ -11,6 +11,7 @@ EXTRAS = {
     "mcp": r"toolwire\.runtime\.mcp\b|mcp_server\(",
     "code": r"toolwire\.runtime\.sandbox\.code\b|code=True",
 }
+PACKAGES = ("openai", "anthropic", "pydantic", "pytest")
 MESSAGES = (
     "externally-managed-environment",
     "unknown provider",
@@ -22,6 +23,12 @@ MESSAGES = (
 
 def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
+
+
+def prose_before(text: str, start: int) -> str:
+    """Return the text of a section up to a block, with what the page's introduction says of all its examples."""
+    introduction = text.partition("\n## ")[0].partition("\n```")[0]
+    return (introduction if "the examples" in introduction else "") + text[text.rfind("\n## ", 0, start) + 1 : start]
 
 
 def test_quick_starts_install_into_an_environment() -> None:
@@ -43,6 +50,19 @@ def test_extra_is_named_before_the_examples_that_need_it(extra: str) -> None:
     assert examples
     for page, start in examples:
         assert f"extra `{extra}`" in read(page)[:start], page
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_is_named_before_the_examples_that_import_it(package: str) -> None:
+    examples = [
+        (page, block.start())
+        for page in ["README.md", *PAGES]
+        for block in re.finditer(r"^```python\n.*?^```", read(page), re.MULTILINE | re.DOTALL)
+        if re.search(rf"^ *(import|from) {package}\b", block[0], re.MULTILINE)
+    ]
+    assert examples
+    for page, start in examples:
+        assert re.search(rf"pip install [\w ]*\b{package}\b", prose_before(read(page), start)), f"{page}: {start}"
 
 
 @pytest.mark.parametrize("message", MESSAGES)

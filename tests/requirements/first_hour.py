@@ -134,6 +134,8 @@ FH-47 The options of the decorator of tools are shown nowhere, and a wrong type 
 FH-48 The tools of one vendor have no public type, and one that no provider would get is accepted.
   -> tests/runtime/test_native_tools.py::test_vendors_tool_is_declared_to_its_vendor_only
   -> tests/runtime/test_native_tools.py::test_tool_that_no_provider_would_get_is_an_error
+FH-49 Examples that import an SDK fail for lack of it.
+  -> tests/documentation/test_first_steps.py::test_package_is_named_before_the_examples_that_import_it
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers
