@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolwire.journal.runs import RunInUse
     from toolwire.journal.sessions import SessionInUse
     from toolwire.mcp_servers import mcp_server
-    from toolwire.runtime.calls.approval import ApprovalRequest, Approver
+    from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest, Approver
     from toolwire.runtime.calls.terminal_approver import CallDeniedWarning
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.hosted_tools import CodeExecution, WebFetch, WebSearch
@@ -63,6 +63,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentWarning",
+    "ApprovalAnswer",
     "ApprovalRequest",
     "Approver",
     "Browser",
@@ -142,6 +143,7 @@ __all__ = [
 _MODULES = {
     "Agent": "agent",
     "AgentWarning": "runtime.run.result",
+    "ApprovalAnswer": "runtime.calls.approval",
     "ApprovalRequest": "runtime.calls.approval",
     "Approver": "runtime.calls.approval",
     "Browser": "runtime.tools.browser.toolset",

@@ -41,23 +41,50 @@ def sections() -> dict[str, list[str]]:
     return {title: list(names) or rest for title, names in SECTIONS.items()}
 
 
-def find_definition(name: str) -> _Function | ast.ClassDef:
-    """Return the syntax tree of a public name; the last definition, after those for overloads, but their arguments."""
-    path = SOURCES / (toolwire._MODULES[name].replace(".", "/") + ".py")
-    if not path.exists():
-        path = path.with_suffix("") / "__init__.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def find_definition(name: str, module: str | None = None) -> _Function | ast.ClassDef | None:
+    """Return the syntax tree of a public name; None for an alias of types.
+
+    It is the last definition, after those for overloads, but with their arguments.
+    """
+    tree = parse_module(module or toolwire._MODULES[name])
     found = [
         node
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name
     ]
+    if not found:
+        return None
     definition = found[-1]
     if isinstance(definition, ast.FunctionDef) and len(found) > 1:
         overload = found[-2]
         assert isinstance(overload, ast.FunctionDef)
         definition.args, definition.returns = overload.args, overload.returns
     return definition
+
+
+def parse_module(module: str) -> ast.Module:
+    """Return the syntax tree of a module, named without the package."""
+    path = SOURCES / (module.replace(".", "/") + ".py")
+    if not path.exists():
+        path = path.with_suffix("") / "__init__.py"
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def render_alias(name: str, module: str) -> list[str]:
+    """Render an alias of types with the docstring below it."""
+    body = parse_module(module).body
+    index, value = next(
+        (index, part.value)
+        for index, part in enumerate(body)
+        if (isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) == name)
+        or (isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == name)
+    )
+    docstring = body[index + 1]
+    assert value is not None
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(docstring.value, ast.Constant)
+    shown = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ast.unparse(value)
+    return ["```text", f"{name} = {shown}", "```", "", " ".join(str(docstring.value.value).split()), ""]
 
 
 def render_signature(name: str, arguments: ast.arguments, returns: ast.expr | None) -> str:
@@ -140,13 +167,15 @@ def render_page() -> str:
     for title, names in sections().items():
         lines += [f"## {title}", ""]
         for name in names:
-            node = find_definition(name)
             lines += [f"### `tw.{name}`", ""]
-            if isinstance(node, ast.ClassDef):
-                lines += render_class(node)
-            else:
-                lines += ["```text", render_signature(name, node.args, node.returns), "```", ""]
-                lines += [*render_docstring(node), ""]
+            match find_definition(name):
+                case None:
+                    lines += render_alias(name, toolwire._MODULES[name])
+                case ast.ClassDef() as node:
+                    lines += render_class(node)
+                case node:
+                    lines += ["```text", render_signature(name, node.args, node.returns), "```", ""]
+                    lines += [*render_docstring(node), ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

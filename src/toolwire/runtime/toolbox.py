@@ -51,8 +51,8 @@ def check_native_tool(tool: NativeTool) -> None:
     """Raise `TypeError` or `ValueError` for a vendor's tool that no provider would get."""
     require_choice("NativeTool(protocol=...)", tool.protocol, tuple(PROTOCOLS))
     try:
-        body = msgspec.json.decode(tool.body) if isinstance(tool.body, msgspec.Raw) else None
-    except msgspec.DecodeError:
+        body = msgspec.json.decode(tool.body)
+    except (msgspec.DecodeError, TypeError):
         body = None
     expected = """the tool's JSON object: msgspec.Raw('{"type": ...}')"""
     require("NativeTool(body=...)", tool.body, expected, valid=isinstance(body, dict))

@@ -62,7 +62,6 @@ def test_full_context_is_replaced_by_a_summary() -> None:
     assert replacement.startswith(SUMMARY_INTRODUCTION)
     assert SUMMARY in replacement
     assert len(run.messages) == 4, "the run keeps its complete conversation"
-    assert run.usage is not None
     assert run.usage.requests == 3
     assert (run.usage.input_tokens or 0) >= 70
 
@@ -142,5 +141,4 @@ def test_every_provider_accepts_summary_requests_and_compacted_conversations(pro
             warnings = [event.text for event in stream if isinstance(event, RunWarning)]
     assert warnings == ["the context is full: a summary replaces the first 3 messages"]
     assert stream.run.text == "It rained."
-    assert stream.run.usage is not None
     assert stream.run.usage.requests == 3

@@ -29,7 +29,6 @@ def test_usage_of_a_sub_agent_counts_for_its_parent() -> None:
     """With a limit of 1,000 tokens a sub-agent used 600,000, and the run reported 60."""
     helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
     run = Agent(ScriptedModel(*handing_over(5)), tools=[helper], policy=ALLOW_ALL).run("go")
-    assert run.usage is not None
     assert (run.usage.input_tokens, run.usage.estimated) == (5 * 610 + 10, False)
 
     helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
@@ -58,7 +57,6 @@ def test_sub_agent_called_by_a_program_stops_at_the_limit() -> None:
         model_turn(model_call("run_code", {"code": code}), usage=Usage(input_tokens=10)), used(tokens=10)
     )
     run = Agent(model, tools=[helper], policy=ALLOW_ALL, code=True).run("go")
-    assert run.usage is not None
     assert run.usage.input_tokens == 1220
 
 
@@ -68,7 +66,6 @@ def test_resumed_run_counts_sub_agent_usage_once(tmp_path: object) -> None:
     agent = Agent(ScriptedModel(*broken), tools=[helper], policy=ALLOW_ALL, journal=f"{tmp_path}/runs.db")
     stream = agent.resume(agent.run("go", check=False).id)
     assert list(stream)
-    assert stream.run.usage is not None
     assert (stream.run.stopped, stream.run.usage.input_tokens) == ("finished", 620)
 
 
@@ -78,7 +75,6 @@ def test_usage_is_estimated_if_the_provider_reports_none() -> None:
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run("go", check=False)
     assert (run.stopped, run.turns) == ("tokens", 1)
     assert "tokens were used (estimated)" in run.reason
-    assert run.usage is not None
     assert run.usage.estimated
     known = Agent(ScriptedModel(used(Text(text="ok"), tokens=5))).run("go")
     assert known.usage == Usage(input_tokens=5, output_tokens=0, requests=1)
@@ -88,7 +84,6 @@ def test_image_tokens_are_estimated_as_an_image() -> None:
     data = base64.b64encode(bytes(3_000_000)).decode()
     image = Media(kind="image", media_type="image/png", source=Inline(data=data))
     run = Agent(ScriptedModel(text_turn("ok"))).run([Text(text="see"), image])
-    assert run.usage is not None
     assert 1600 < (run.usage.input_tokens or 0) < 2000
 
 

@@ -83,7 +83,6 @@ def test_token_limit_stops_the_run() -> None:
         "go", check=False
     )
     assert (run.stopped, run.turns, run.reason) == ("tokens", 2, "120 of 100 tokens were used")
-    assert run.usage is not None
     assert run.usage.input_tokens == 80
 
 
@@ -148,3 +147,12 @@ def test_protocol_error_fails_the_run_with_a_clear_message() -> None:
     failed = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
     run = Agent(ScriptedModel(failed)).run("go", check=False)
     assert (run.stopped, run.reason) == ("failed", "the provider broke off")
+
+
+def test_run_without_a_response_has_an_empty_usage() -> None:
+    async def interrupted() -> Usage:
+        stream = Agent(ScriptedModel()).stream("Hi")
+        await stream.aclose()
+        return stream.run.usage
+
+    assert asyncio.run(interrupted()) == Usage()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 ApprovalAnswer = Literal["yes", "no", "always", "later"]
-"""`always` approves all later calls of this tool in the run; `later` pauses the run."""
+"""An approver's answer: `always` approves all later calls of this tool in the run; `later` pauses the run."""
 
 NO_APPROVER = "nobody"
 """`Approver.name` where no user can be asked."""

@@ -145,9 +145,9 @@ class Run(Generic[OutputT_co]):
         return find_citations(self.text, self.messages, self.calls)
 
     @property
-    def usage(self) -> Usage | None:
-        """Tokens used by all turns and by models inside tools."""
-        return self._result.usage
+    def usage(self) -> Usage:
+        """Tokens used by all turns and by models inside tools; without counts if no model answered."""
+        return self._result.usage or Usage()
 
     @property
     def turns(self) -> int:
