@@ -14,7 +14,8 @@ PAGE = ROOT / "docs" / "reference" / "api.md"
 WIDTH = 100
 HEAD = """# API reference
 
-Everything that `import toolwire as tw` offers. Names that are not on this page may change without notice.
+Everything that `import toolwire as tw` offers, and the names in [its modules](#modules) that the guides use. Names
+that are not on this page may change without notice.
 `python -m tests.documentation.api_page` writes this page.
 """
 SECTIONS = {
@@ -29,6 +30,23 @@ SECTIONS = {
     "Agents": (),  # the rest
     "Errors": ("ToolwireError", "DecodeError", "LossyTranslationError", "RunFailed", "Denied", "ToolError"),
 }
+MODULES = {
+    "testing": ("ScriptedModel", "RecordedModel", "Turn", "call", "respond", "answer", "fail"),
+    "gateway.config": ("read_config", "parse_config"),
+    "codec.models.info": ("ModelInfo", "Prices"),
+    "codec.envelope": ("EnvelopeKey",),
+    "canonical.content": ("ToolResult",),
+    "canonical.computer": ("Click", "Navigate", "ReadText", "Type"),
+    "runtime.tool": ("ToolCatalog",),
+    "runtime.calls.approval": ("NoApprover",),
+    "runtime.tools": ("built_in_tools",),
+    "runtime.tools.web_search": ("JsonSearch", "searxng"),
+    "runtime.tools.browser": ("BrowserSettings", "NetworkPolicy", "open_session"),
+    "runtime.mcp.toolset": ("build_toolsets",),
+    "runtime.sandbox.code.tool": ("CodeSandbox",),
+    "runtime.search.deferred_tools": ("DeferredTools", "native_search"),
+}
+"""Names for special uses, by module."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ARGUMENT = re.compile(r"^ {4}(\w+): ")
@@ -41,12 +59,12 @@ def sections() -> dict[str, list[str]]:
     return {title: list(names) or rest for title, names in SECTIONS.items()}
 
 
-def find_definition(name: str, module: str | None = None) -> _Function | ast.ClassDef | None:
+def find_definition(name: str, module: str) -> _Function | ast.ClassDef | None:
     """Return the syntax tree of a public name; None for an alias of types.
 
     It is the last definition, after those for overloads, but with their arguments.
     """
-    tree = parse_module(module or toolwire._MODULES[name])
+    tree = parse_module(find_module(name, module))
     found = [
         node
         for node in tree.body
@@ -60,6 +78,14 @@ def find_definition(name: str, module: str | None = None) -> _Function | ast.Cla
         assert isinstance(overload, ast.FunctionDef)
         definition.args, definition.returns = overload.args, overload.returns
     return definition
+
+
+def find_module(name: str, module: str) -> str:
+    """Return the module that defines a name, which `module` may only import."""
+    for node in ast.walk(parse_module(module)):
+        if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names):
+            return find_module(name, str(node.module).removeprefix("toolwire."))
+    return module
 
 
 def parse_module(module: str) -> ast.Module:
@@ -161,21 +187,29 @@ def _fields(node: ast.ClassDef) -> list[tuple[str, str]]:
     return found
 
 
+def render_name(name: str, module: str) -> list[str]:
+    """Render a function, a class or an alias of types."""
+    match find_definition(name, module):
+        case None:
+            return render_alias(name, module)
+        case ast.ClassDef() as node:
+            return render_class(node)
+        case node:
+            signature = render_signature(name, node.args, node.returns)
+            return ["```text", signature, "```", "", *render_docstring(node), ""]
+
+
 def render_page() -> str:
     """Render the page."""
     lines = [HEAD]
     for title, names in sections().items():
         lines += [f"## {title}", ""]
         for name in names:
-            lines += [f"### `tw.{name}`", ""]
-            match find_definition(name):
-                case None:
-                    lines += render_alias(name, toolwire._MODULES[name])
-                case ast.ClassDef() as node:
-                    lines += render_class(node)
-                case node:
-                    lines += ["```text", render_signature(name, node.args, node.returns), "```", ""]
-                    lines += [*render_docstring(node), ""]
+            lines += [f"### `tw.{name}`", "", *render_name(name, toolwire._MODULES[name])]
+    lines += ["## Modules", "", "Import these from their modules: `from toolwire.testing import ScriptedModel`.", ""]
+    for module, names in MODULES.items():
+        for name in names:
+            lines += [f"### `toolwire.{module}.{name}`", "", *render_name(name, module)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

@@ -1,11 +1,14 @@
 """The documentation site has every page, and its generated pages are current."""
 
+import ast
 import re
 
 import toolwire
 from tests.documentation import api_page, page_lists, verified
 from tests.documentation.module_index import SOURCES
 from tests.documentation.page_lists import DECISIONS, DOCS, LLMS, navigation
+from tests.documentation.test_examples import PYTHON
+from tests.support.assertions import non_empty
 
 MESSAGES = DOCS / "start" / "troubleshooting.md"
 
@@ -30,6 +33,19 @@ def test_api_page_is_current() -> None:
 
 def test_api_page_has_every_public_name_once() -> None:
     assert sorted(name for names in api_page.sections().values() for name in names) == sorted(toolwire.__all__)
+
+
+def test_names_that_examples_import_are_in_the_reference() -> None:
+    imported = {
+        (str(node.module).removeprefix("toolwire").removeprefix("."), alias.name, where)
+        for where, block in PYTHON.items()
+        for node in ast.walk(ast.parse(block))
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "toolwire"
+        for alias in node.names
+    }
+    known = {("", name) for name in toolwire.__all__}
+    known |= {(module, name) for module, names in api_page.MODULES.items() for name in names}
+    assert [found for found in sorted(non_empty(imported)) if found[:2] not in known] == []
 
 
 def test_every_message_of_the_troubleshooting_page_is_in_the_source() -> None:

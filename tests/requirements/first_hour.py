@@ -136,9 +136,11 @@ FH-48 The tools of one vendor have no public type, and one that no provider woul
   -> tests/runtime/test_native_tools.py::test_tool_that_no_provider_would_get_is_an_error
 FH-49 Examples that import an SDK fail for lack of it.
   -> tests/documentation/test_first_steps.py::test_package_is_named_before_the_examples_that_import_it
-FH-50 Type checkers refuse the guides' programs: the usage of a run may be None, and the answer of an approver has no type.
+FH-50 Type checkers refuse the guides' programs, since a usage may be None and an approver's answer has no type.
   -> tests/documentation/test_example_types.py::test_type_checker_accepts_the_examples
   -> tests/runtime/run/test_stops.py::test_run_without_a_response_has_an_empty_usage
+FH-51 Names that the guides import are not in the reference, which says that such names may change.
+  -> tests/documentation/test_site.py::test_names_that_examples_import_are_in_the_reference
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers
