@@ -61,6 +61,9 @@ def test_tools_are_marked_so_that_more_of_them_can_be_added(target: str, model: 
     assert "/tools/1/cache_control" in added_values(sent[1])
     share = estimate_cache_share(sent[1].to_bytes(), [sent[0].to_bytes()], PROTOCOLS[target])
     assert share.readable_tokens > 0
+    again = translate_body(bodies[1], "openai-responses", target, cache="auto", model=model)
+    assert again.to_bytes() == sent[1].to_bytes()  # with tools that are known by now
+    assert added_values(again) == added_values(sent[1])
 
 
 def test_marks_of_the_client_are_sent_without_further_ones() -> None:

@@ -79,7 +79,7 @@ class Run(Generic[OutputT_co]):
             self.raise_for_failure()
         return self
 
-    def execute(self, consumption: Coroutine[Any, Any, None], *, check: bool) -> "Run[OutputT_co]":
+    def complete(self, consumption: Coroutine[Any, Any, None], *, check: bool) -> "Run[OutputT_co]":
         """Consume the events of the run to the end, or in a task if an event loop is running; return the run."""
         self._check = check
         if has_running_loop():
@@ -253,7 +253,7 @@ class RunStream(Generic[OutputT_co]):
     def finish(self, *, check: bool = True) -> Run[OutputT_co]:
         """Execute the run to its end, and return it like `Agent.run`: in asynchronous code, to be awaited."""
         require_bool("check", check)
-        return self.run.execute(_consume(self._events), check=check)
+        return self.run.complete(_consume(self._events), check=check)
 
 
 class TextStream:

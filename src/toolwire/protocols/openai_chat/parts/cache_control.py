@@ -16,6 +16,7 @@ CACHE_FIELD = "cache_control"
 CACHE_TTLS = (None, "5m", "1h")
 TEXT_ONLY = "the target has cache marks on text only"
 
+_decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _CLAUDE = "claude"  # in the names of models that cache only by marks
 
 
@@ -58,6 +59,14 @@ def mark_last_text(content: list[Any], mark: CacheMark, path: SourcePath, plan: 
         plan.report.dropped((*path, "cache"), "", TEXT_ONLY)
 
 
+def _with_mark(tool: Any, mark: dict[str, Any]) -> Any:
+    """Return an encoded function with a mark, None for another tool."""
+    if isinstance(tool, Raw):
+        return Raw(bytes(tool)[:-1] + b',"%b":%b}' % (CACHE_FIELD.encode(), msgspec.json.encode(mark)))
+    is_function = isinstance(tool, dict) and tool.get("type") == "function"
+    return {**tool, CACHE_FIELD: mark} if is_function else None
+
+
 def add_cache_marks(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Mark the end of tools, system text and conversation for a Claude model, unless the client set marks."""
     if plan.cache_marks or CACHE_FIELD in body or _CLAUDE not in (plan.target.model or ""):
@@ -71,8 +80,10 @@ def add_cache_marks(body: dict[str, Any], plan: EncodingPlan) -> None:
             first["content"] = [*parts[:-1], {"type": "text", "text": last.text, CACHE_FIELD: mark}]
             plan.report.added((), "", f"/messages/0/content/{len(parts) - 1}/{CACHE_FIELD}", reason, severity="info")
     tools = body.get("tools")
-    if isinstance(tools, list) and tools and isinstance(tools[-1], dict) and tools[-1].get("type") == "function":
-        body["tools"] = [*tools[:-1], {**tools[-1], CACHE_FIELD: mark}]
+    if isinstance(tools, Raw):
+        tools = _decode_elements(tools)  # functions, which many requests have in common
+    if isinstance(tools, list) and tools and (marked := _with_mark(tools[-1], mark)) is not None:
+        body["tools"] = [*tools[:-1], marked]
         plan.report.added((), "", f"/tools/{len(tools) - 1}/{CACHE_FIELD}", reason, severity="info")
     body[CACHE_FIELD] = mark
     plan.report.added((), "", f"/{CACHE_FIELD}", reason, severity="info")
