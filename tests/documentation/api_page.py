@@ -207,8 +207,8 @@ def render_page() -> str:
         for name in names:
             lines += [f"### `tw.{name}`", "", *render_name(name, toolwire._MODULES[name])]
     lines += ["## Modules", "", "Import these from their modules: `from toolwire.testing import ScriptedModel`.", ""]
-    for module, names in MODULES.items():
-        for name in names:
+    for module, exported in MODULES.items():
+        for name in exported:
             lines += [f"### `toolwire.{module}.{name}`", "", *render_name(name, module)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 

@@ -48,6 +48,10 @@ def test_names_that_examples_import_are_in_the_reference() -> None:
     assert [found for found in sorted(non_empty(imported)) if found[:2] not in known] == []
 
 
+# Of pip and of Codex.
+MESSAGES_OF_OTHERS = {"externally-managed-environment", "Model metadata for"}
+
+
 def test_every_message_of_the_troubleshooting_page_is_in_the_source() -> None:
     table = MESSAGES.read_text(encoding="utf-8").partition("## By message")[2]
     messages = [
@@ -55,7 +59,7 @@ def test_every_message_of_the_troubleshooting_page_is_in_the_source() -> None:
     ]
     assert len(messages) >= 10
     source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
-    assert [message for message in messages if message not in source] == []
+    assert {message for message in messages if message not in source} == MESSAGES_OF_OTHERS
 
 
 def test_pages_of_agents_and_protocols_say_how_they_were_verified() -> None:
