@@ -77,6 +77,8 @@ The tools of one agent are some 25 KB of JSON and take about 120 KB here.
 _DECODED_WEIGHT = 3
 """Approximate memory of a decoded list per byte of its JSON: the key, the schemas, and other strings."""
 
+_EXCERPT_BYTES = 64
+
 
 class DecodedToolsMemo(Generic[V]):
     """A cache of decoded tool declarations, by the bytes of all of them and of each one."""
@@ -87,14 +89,15 @@ class DecodedToolsMemo(Generic[V]):
 
     def decode(self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], V]) -> tuple[V, ...]:
         """Return the decoded tools; `decode` gets a tool and its JSON pointer."""
-        key = (self, "list", b",".join(declarations))
-        known: tuple[V, ...] | None = TOOLS_MEMO.get(key)
-        if known is not None:
+        text = b",".join(declarations)
+        key = (self, "list", *_excerpt(text))
+        known: tuple[bytes, tuple[V, ...]] | None = TOOLS_MEMO.get(key)
+        if known is not None and known[0] == text:
             TOOLS_MEMO.touch(key)
-            return known
+            return known[1]
         decoded = tuple(self._decode_tools(declarations, path, decode))
         if self._types.issuperset(map(type, decoded)):
-            TOOLS_MEMO.put(key, decoded, _DECODED_WEIGHT * len(key[2]))
+            TOOLS_MEMO.put(key, (text, decoded), _DECODED_WEIGHT * len(text))
         return decoded
 
     def _decode_tools(self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], V]) -> Iterator[V]:
@@ -102,12 +105,18 @@ class DecodedToolsMemo(Generic[V]):
         types, get = self._types, TOOLS_MEMO.get
         for index, raw in enumerate(declarations):
             body = bytes(raw)  # a copy, since a Raw value keeps the entire body alive
-            key = (self, "tool", body)
-            tool: V | None = get(key)
-            if tool is not None:
+            key = (self, "tool", *_excerpt(body))
+            known: tuple[bytes, V] | None = get(key)
+            if known is not None and known[0] == body:
                 TOOLS_MEMO.touch(key)
-            else:
-                tool = decode(Raw(body), f"{path}/{index}")
-                if type(tool) in types:
-                    TOOLS_MEMO.put(key, tool, len(body))
+                yield known[1]
+                continue
+            tool = decode(Raw(body), f"{path}/{index}")
+            if type(tool) in types:
+                TOOLS_MEMO.put(key, (body, tool), len(body))
             yield tool
+
+
+def _excerpt(text: bytes) -> tuple[int, bytes, bytes]:
+    """Return the length and both ends of a text, as a key: comparing long texts takes far less time than hashing."""
+    return len(text), text[:_EXCERPT_BYTES], text[-_EXCERPT_BYTES:]

@@ -69,8 +69,11 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
     id = original_id(id) or id
     if len(id) <= limit and pattern.fullmatch(id):
         return id
-    if len(escaped := _escape_id(id)) <= limit and pattern.fullmatch(escaped):
-        return escaped
+    # Escaping only lengthens an id.
+    if len(ESCAPED_PREFIX) + len(id) <= limit:
+        escaped = _escape_id(id)
+        if len(escaped) <= limit and pattern.fullmatch(escaped):
+            return escaped
     digest = hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
     marked = _DIGEST_PREFIX + digest
     return marked if len(marked) <= limit and pattern.fullmatch(marked) else digest[:limit]
