@@ -74,6 +74,19 @@ def test_threads_share_a_memo_within_its_limit() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "openai-chat", "openai-responses"])
+def test_tools_that_differ_only_in_the_middle_are_not_confused(protocol: str) -> None:
+    decode = PROTOCOLS[protocol].decode_request
+    padding = " filler" * 100
+    for digit in "1221":
+        tools = tools_body("search", "fetch", description=f"{padding}{digit}{padding}")
+        body = json.loads(tw.translate(tools, "anthropic", protocol).to_bytes())
+        for declared in (body["tools"], body["tools"][:1]):  # a list, and a tool, that the memo may know
+            decoded = decode(json.dumps(body | {"tools": declared}).encode(), Route()).tools or ()
+            descriptions = [tool.description for tool in decoded if isinstance(tool, FunctionTool)]
+            assert descriptions == [f"{padding}{digit}{padding}"] * len(declared)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai-chat", "openai-responses"])
 def test_tools_of_many_agents_are_decoded_once(protocol: str) -> None:
     decode = PROTOCOLS[protocol].decode_request
     bodies = [

@@ -429,11 +429,11 @@ def _hold_extras(nodes: Sequence[Any]) -> bool:
     pending = list(nodes)
     for node in pending:  # grows by the nodes below
         kind: type = type(node)
-        if kind is Text and not (node.extras or node.annotations or node.signature):
+        if kind is FunctionTool and not (node.extras or node.cache):
+            pass
+        elif kind is Text and not (node.extras or node.annotations or node.signature):
             if node.cache is not None:
                 pending.append(node.cache)
-        elif kind is FunctionTool and not (node.extras or node.cache):
-            pass
         elif kind is Message and not node.extras:
             pending += node.parts
         elif kind is ToolCall and not _may_call_hold_extras(node):

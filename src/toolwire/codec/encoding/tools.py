@@ -170,8 +170,11 @@ def order_declarations(request: Request) -> list[tuple[int, Tool]]:
     deferred tools out of the cached prefix. At other targets they must follow the tools sent before, in the order in
     which the client's tool search found them.
     """
-    tools = list(enumerate(request.tools or ()))
-    if not any(type(tool) is NativeTool and tool.executor == "nobody" for _, tool in tools):
+    declared = request.tools or ()
+    tools = list(enumerate(declared))
+    if NativeTool not in map(type, declared):
+        return tools
+    if not any(type(tool) is NativeTool and tool.executor == "nobody" for tool in declared):
         return tools
     positions: dict[str, int] = {}
     for message in request.messages:

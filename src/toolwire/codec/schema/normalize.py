@@ -63,7 +63,7 @@ class SchemaValues:
             self.types.remove("null")
             self.nullable = True
             self._changes.approximated(locations[0], "null is written as nullable")
-        if self._is_root_object and self._has_type_list:
+        if self._has_type_list and self._is_root_object:
             self.types, self._has_type_list = ["object"], False
             self._changes.approximated(locations[0], "written as an object")
 

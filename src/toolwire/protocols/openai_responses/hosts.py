@@ -108,7 +108,7 @@ def encode_functions(request: Request, plan: ItemPlan) -> list[Any] | None:
 def limit_functions(tools: list[Any], plan: ItemPlan) -> list[Any]:
     """Return as many functions as the host accepts, with all other tools; the rest is reported."""
     limit = plan.target.host.tools.max_count
-    if limit is None:
+    if limit is None or len(tools) <= limit:
         return tools
     functions = [index for index, tool in enumerate(tools) if isinstance(tool, FunctionShape | CustomShape)]
     if len(functions) <= limit:
