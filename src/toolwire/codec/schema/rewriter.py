@@ -89,9 +89,9 @@ class SchemaRewriter:
         collection = KeywordCollection(self, context)
         if not collection.collect(locations):
             return None
-        return SchemaWriter(
-            self, collection.members, context._replace(followed_references=collection.followed_references), locations[0]
-        ).write()
+        if collection.followed_references is not context.followed_references:
+            context = context._replace(followed_references=collection.followed_references)
+        return SchemaWriter(self, collection.members, context, locations[0]).write()
 
     def spend_inline_budget(self) -> bool:
         """Count one inlined reference, and return whether it is within the limit."""
