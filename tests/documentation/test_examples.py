@@ -84,6 +84,7 @@ def test_python_block_runs(block: str, tmp_path: Path) -> None:
         preload={name for name in SLOW_IMPORTS if f"import {name}" in block},
     )
     assert done.returncode == 0, done.stdout
+    assert "Traceback (most recent call last)" not in done.stdout, done.stdout
     if expected := "".join(PRINTED.findall(block)):
         assert doctest.OutputChecker().check_output(expected, done.stdout, doctest.ELLIPSIS), done.stdout
 

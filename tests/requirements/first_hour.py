@@ -141,6 +141,10 @@ FH-50 Type checkers refuse the guides' programs, since a usage may be None and a
   -> tests/runtime/run/test_stops.py::test_run_without_a_response_has_an_empty_usage
 FH-51 Names that the guides import are not in the reference, which says that such names may change.
   -> tests/documentation/test_site.py::test_names_that_examples_import_are_in_the_reference
+FH-52 An example prints tracebacks, although all is well.
+  -> tests/documentation/test_examples.py::test_python_block_runs
+FH-53 A misspelt limit is refused without the right name.
+  -> tests/runtime/test_option_values.py::test_misspelt_option_is_an_error_with_the_nearest_one
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers

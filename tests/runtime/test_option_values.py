@@ -53,6 +53,21 @@ def test_option_of_an_agent(options: dict[str, object], message: str) -> None:
         agent(**options)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tw.RunLimits(trns=3), r'RunLimits\(trns=...\) is unknown; did you mean "turns"\?'),  # type: ignore[call-arg]
+        (lambda: tw.RunLimits(dollars=3), "is unknown; use turns, seconds, tokens, requests, cost"),  # type: ignore[call-arg]
+        (lambda: tw.RateLimit(cals=3), r'RateLimit\(cals=...\) is unknown; did you mean "calls"\?'),  # type: ignore[call-arg]
+        (lambda: tw.Hooks(befor_model=print), r'did you mean "before_model"'),  # type: ignore[call-arg]
+        (lambda: tw.WebSearch(max_use=3), r'WebSearch\(max_use=...\) is unknown; did you mean "max_uses"\?'),  # type: ignore[call-arg]
+    ],
+)
+def test_misspelt_option_is_an_error_with_the_nearest_one(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
 @pytest.mark.parametrize("model", [5, ["gpt-5.5"], ScriptedModel, object()])
 def test_model_of_another_type(model: object) -> None:
     with pytest.raises(TypeError, match=r"is invalid: use a name such as 'anthropic/"):

@@ -3,7 +3,22 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import StructMeta
+
 from toolwire.codec.suggestions import suggest
+
+
+class OptionsMeta(StructMeta):
+    """Metaclass of structs that programs construct: an unknown keyword is an error with the nearest known ones."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Construct the struct; raise `TypeError` for an unknown keyword."""
+        known = self.__struct_fields__
+        for name in options:
+            if name not in known:
+                hint = suggest(name, known, f"use {', '.join(known)}")
+                raise TypeError(f"{self.__name__}({name}=...) is unknown; {hint}")
+        return super().__call__(*args, **options)
 
 
 def require(option: str, value: object, expected: str, *, valid: bool) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import HostedKind, HostedTool, NativeTool
+from toolwire.codec.options import OptionsMeta
 from toolwire.installation import has_extra, missing_extra_message
 from toolwire.runtime.policy import Policy, is_denied
 from toolwire.runtime.tool import DIRECT_CALLER, Arguments, Tool, ToolCatalog, ToolContext, ToolError
@@ -38,7 +39,7 @@ class UnavailableTool(ToolwireError):
     """A hosted tool can't run here; the message has the reason and the remedy."""
 
 
-class HostedToolOptions(Struct, frozen=True, kw_only=True):
+class HostedToolOptions(Struct, frozen=True, kw_only=True, metaclass=OptionsMeta):
     """The options that all hosted tools have."""
 
     kind: ClassVar[HostedKind]

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from toolwire.canonical.content import Citation, Part, ScreenObservation
 from toolwire.canonical.response import Usage
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool
-from toolwire.codec.options import require_integer, require_positive
+from toolwire.codec.options import OptionsMeta, require_integer, require_positive
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.model import Model
 from toolwire.runtime.run.budget import ParentRun
@@ -35,7 +35,7 @@ class Annotations(Struct, frozen=True, kw_only=True):
     open_world: bool = False
 
 
-class RateLimit(Struct, frozen=True):
+class RateLimit(Struct, frozen=True, metaclass=OptionsMeta):
     """A maximum number of calls per time window."""
 
     calls: int

@@ -17,7 +17,7 @@ from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
-from toolwire.codec.options import require
+from toolwire.codec.options import OptionsMeta, require
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.admission import apply_policy
 from toolwire.runtime.calls.outputs import as_output
@@ -69,7 +69,7 @@ AfterTool: TypeAlias = Callable[[RunContext[Any], ProposedCall, ToolOutput], Any
 """Returns another result (any value that a tool may return), or None."""
 
 
-class Hooks(Struct, frozen=True, kw_only=True):
+class Hooks(Struct, frozen=True, kw_only=True, metaclass=OptionsMeta):
     """Functions that run before and after each model request and each tool call of an agent.
 
     A hook is a function or coroutine function. It returns None to change nothing, or raises `Denied`.

@@ -6,11 +6,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from toolwire.codec.options import OptionsMeta
+
 T = TypeVar("T")
 CompactAt: TypeAlias = int | Literal["auto", "never"]
 
 
-class RunLimits(Struct, frozen=True, kw_only=True):
+class RunLimits(Struct, frozen=True, kw_only=True, metaclass=OptionsMeta):
     """Limits of one run; None means unlimited."""
 
     turns: int = 50
