@@ -246,7 +246,7 @@ class Agent(Generic[OutputT_co, DepsT]):
         return state.run
 
     def resume(self, run: str, *, deps: DepsT | None = None) -> RunStream[OutputT_co]:
-        """Resume an interrupted run from the journal, without finished steps, once its stream is read or finished."""
+        """Resume an interrupted run from the journal, without its finished steps, as its stream is read or finished."""
         if self._runs is None:
             raise ToolwireError("cannot resume a run: the agent has no journal")
         check_deps(self._deps_type, deps)

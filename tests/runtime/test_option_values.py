@@ -33,14 +33,14 @@ AGENT_OPTIONS: list[tuple[dict[str, object], str]] = [
     ({"output_retries": "x"}, "output_retries='x' is invalid: use an integer"),
     ({"repair": "no"}, "repair='no' is invalid: use True or False"),
     ({"code": "no"}, "code='no' is invalid: use True or False"),
-    ({"name": 5}, "name=5 is invalid: use a text that is not empty"),
-    ({"name": ""}, "name='' is invalid: use a text that is not empty"),
-    ({"description": 5}, "description=5 is invalid: use a text"),
+    ({"name": 5}, "name=5 is invalid: use a non-empty string"),
+    ({"name": ""}, "name='' is invalid: use a non-empty string"),
+    ({"description": 5}, "description=5 is invalid: use a string"),
     ({"prepare_tools": 5}, "prepare_tools=5 is invalid: use a function"),
     ({"embed": 5}, "embed=5 is invalid: use a function"),
-    ({"always_offered": 5}, "always_offered must be a list of texts"),
-    ({"secrets": [5]}, "secrets must be a list of texts"),
-    ({"fallbacks": None}, "fallbacks must be a list of texts"),
+    ({"always_offered": 5}, "always_offered must be a list of strings"),
+    ({"secrets": [5]}, "secrets must be a list of strings"),
+    ({"fallbacks": None}, "fallbacks must be a list of strings"),
     ({"handoffs": [5]}, r"5 is no agent: write handoffs=\[tw.Agent\(...\)\]"),
     ({"policy": "*"}, r"use tw.Policy\("),
     ({"config": 5}, "config must be a Config or the path of a configuration file"),
@@ -86,8 +86,8 @@ def test_model_of_another_type(model: object) -> None:
         ({"timeout": -1}, "timeout=-1 is invalid: use a positive number"),
         ({"timeout": float("nan")}, "timeout=nan is invalid: use a positive number"),
         ({"retries": "x"}, "retries='x' is invalid: use an integer"),
-        ({"name": 5}, "name=5 is invalid: use a text"),
-        ({"description": 5}, "description=5 is invalid: use a text"),
+        ({"name": 5}, "name=5 is invalid: use a string"),
+        ({"description": 5}, "description=5 is invalid: use a string"),
         ({"read_only": "no"}, "read_only='no' is invalid: use True or False"),
         ({"destructive": None}, "destructive=None is invalid: use True or False"),
         ({"process": "no"}, "process='no' is invalid: use True or False"),
@@ -104,13 +104,13 @@ def test_option_of_a_tool(options: dict[str, object], message: str) -> None:
 
 
 RUN_OPTIONS: dict[str, tuple[Callable[[Any], object], str]] = {
-    "session": (lambda agent: agent.session(42), "the id of a session is a text, not 42"),
-    "session of a run": (lambda agent: agent.run("Hi", session=42), "the id of a session is a text, not 42"),
-    "facts": (lambda agent: agent.run("Hi", facts=5), "facts=5 is invalid: use a dict of texts"),
-    "fact": (lambda agent: agent.run("Hi", facts={"user": 5}), "is invalid: use a dict of texts"),
+    "session": (lambda agent: agent.session(42), "the id of a session is a string, not 42"),
+    "session of a run": (lambda agent: agent.run("Hi", session=42), "the id of a session is a string, not 42"),
+    "facts": (lambda agent: agent.run("Hi", facts=5), "facts=5 is invalid: use a dict of strings"),
+    "fact": (lambda agent: agent.run("Hi", facts={"user": 5}), "is invalid: use a dict of strings"),
     "check": (lambda agent: agent.run("Hi", check="no"), "check='no' is invalid: use True or False"),
     "check of a text": (lambda agent: agent.stream("Hi").stream_text(check=0), "check=0 is invalid: use True or False"),
-    "resume": (lambda agent: agent.resume(5), "run=5 is invalid: use a text"),
+    "resume": (lambda agent: agent.resume(5), "run=5 is invalid: use a string"),
     "sessions": (lambda agent: agent.sessions("x"), "count='x' is invalid: use an integer"),
     "queue": (lambda agent: agent.run_detached("Hi", queue=5), "queue=5 is invalid: use the name of a queue"),
     "approver": (
@@ -134,7 +134,7 @@ def test_option_of_a_run(option: str, tmp_path: Path) -> None:
         (lambda: tw.RateLimit(0), "calls=0 is invalid: use at least 1"),
         (lambda: tw.RateLimit(5, 0), "seconds=0 is invalid: use a positive number"),
         (lambda: tw.Hooks(before_model=5), "before_model=5 is invalid: use a function of the RunContext"),  # type: ignore[arg-type]
-        (lambda: tw.Policy(rules=["pay"]), r"pass texts as allow=\[...\], ask=\[...\] or deny=\[...\]"),  # type: ignore[list-item]
+        (lambda: tw.Policy(rules=["pay"]), r"pass strings as allow=\[...\], ask=\[...\] or deny=\[...\]"),  # type: ignore[list-item]
         (lambda: tw.Policy(rules=5), r"rules are Rule objects"),  # type: ignore[arg-type]
     ],
 )

@@ -113,7 +113,7 @@ def uses_simulator(config: Config) -> bool:
 
 
 def model_note(name: str | None, config: Config) -> str | None:
-    """Return a note that the simulator answers, or the default model in place of one that no provider has."""
+    """Return a note that the simulator answers, or the default model for a model that no provider has."""
     from toolwire.gateway.errors import RouteNotFound
     from toolwire.gateway.exchange.routing import Router
 
@@ -178,7 +178,7 @@ def build_agent(
 def check_rules(
     rules: Mapping[str, Sequence[str]], tool_sources: "Sequence[ToolSource]", servers: Collection[str] = ()
 ) -> None:
-    """Raise `BadInput` for a rule of an option of the command line that can't apply, and would be ignored.
+    """Raise `BadInput` for a rule of the command line that can never apply, and would be silently ignored.
 
     The tools of the MCP `servers` are not known before these run, so any name that they may have may be right.
     """

@@ -152,7 +152,7 @@ def trust(file: Path, *, revoke: bool) -> None:
 
 
 def _find_problems(file: Path) -> "Iterator[str]":
-    """Yield what keeps commands in the file's folder, which also read the user's file, from using it."""
+    """Yield each problem that keeps commands in the file's folder, which also read the user's file, from using it."""
     from msgspec.structs import replace
 
     from toolwire.gateway.config import ConfigError, load_config

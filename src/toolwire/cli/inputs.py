@@ -24,7 +24,7 @@ class BadInput(click.ClickException):
 
 
 class NumberOption(click.Option):
-    """An option with a number, whose range is stated by the error of a number outside, not by the help text."""
+    """A numeric option, whose range stands in the error for a number outside of it, not in the help text."""
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         """Return what the help text states besides the description."""

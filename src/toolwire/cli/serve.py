@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("serve", short_help="Run the gateway.")
 @config_option
-@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs keys.")
+@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Any other than loopback needs keys.")
 @click.option(
     "--port", cls=NumberOption, type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port."
 )

@@ -39,7 +39,7 @@ EXIT_REFUSED = 3
     type=click.Choice(["warning", "error"]),
     is_flag=False,
     flag_value="warning",
-    help="Refuse any loss but info, with exit code 3 and nothing on stdout; with --strict=error, errors only.",
+    help="Fail on any loss but info, with exit code 3 and nothing on stdout; with --strict=error, on errors only.",
 )
 @click.option("--model", metavar="M", help="The model, for protocols that have it in the URL.")
 @click.option(

@@ -118,5 +118,5 @@ class DecodedToolsMemo(Generic[V]):
 
 
 def _excerpt(text: bytes) -> tuple[int, bytes, bytes]:
-    """Return the length and both ends of a text, as a key: comparing long texts takes far less time than hashing."""
+    """Return the length and both ends of a text, as a cheap key: comparing known texts is faster than hashing them."""
     return len(text), text[:_EXCERPT_BYTES], text[-_EXCERPT_BYTES:]

@@ -34,7 +34,7 @@ def require_bool(option: str, value: object) -> None:
 
 def require_text(option: str, value: object) -> None:
     """Raise `TypeError` for an option that is no text."""
-    require(option, value, "a text", valid=isinstance(value, str))
+    require(option, value, "a string", valid=isinstance(value, str))
 
 
 def require_texts(**options: object) -> None:

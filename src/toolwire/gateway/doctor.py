@@ -230,7 +230,7 @@ def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Find
         yield _check_postgres(config.state.url)
         files = files[2:3] if config.journal.path is not None else []
     elif config.state.path == IN_MEMORY:
-        yield Finding("state", "in memory, so it ends with the gateway")
+        yield Finding("state", "in memory, so it is lost when the gateway stops")
         files = files[2:]
     for subject, path, schema, is_required in files:
         if path.is_file() and not path.is_symlink():

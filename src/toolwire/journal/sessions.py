@@ -110,6 +110,6 @@ class SessionStore:
 def check_session_id(session: str) -> None:
     """Raise `JournalError` unless a text can be the id of a session, and `TypeError` for other values."""
     if not isinstance(session, str):
-        raise TypeError(f"the id of a session is a text, not {session!r:.50}")
+        raise TypeError(f"the id of a session is a string, not {session!r:.50}")
     if not session or len(session) > _MAX_ID_LENGTH or not session.isprintable():
         raise JournalError(f"invalid session id {session[:50]!r}: use 1 to {_MAX_ID_LENGTH} printable characters")

@@ -132,8 +132,8 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise `TypeError` or `ValueError` for an option that would fail at the first call."""
-        require("name", self.name, "a text", valid=self.name is None or isinstance(self.name, str))
-        require("description", self.description, "a text", valid=isinstance(self.description, str | None))
+        require("name", self.name, "a string", valid=self.name is None or isinstance(self.name, str))
+        require("description", self.description, "a string", valid=isinstance(self.description, str | None))
         for switch in (*Annotations.__struct_fields__, "defer", "process", "resumable"):
             require_bool(switch, getattr(self.annotations if hasattr(self.annotations, switch) else self, switch))
         require_choice("locus", self.locus, get_args(Locus))

@@ -126,7 +126,7 @@ class Policy:
         source: Any = rules
         given = tuple(source) if isinstance(source, Iterable) else (source,)
         if not all(isinstance(rule, Rule) for rule in given):
-            raise PolicyError("rules are Rule objects: pass texts as allow=[...], ask=[...] or deny=[...]")
+            raise PolicyError("rules are Rule objects: pass strings as allow=[...], ask=[...] or deny=[...]")
         parsed = [parse_rule(verdict, text) for verdict, texts in texts_by_verdict for text in texts]
         self.rules: tuple[Rule, ...] = (*given, *parsed)
 

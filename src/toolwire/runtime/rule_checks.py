@@ -54,7 +54,7 @@ def describe_unknown_tool(rule: Rule, names: Iterable[str], absent: Collection[s
 
 
 def describe_unknown_argument(rule: Rule, tools: Iterable[Tool]) -> str | None:
-    """Return the problem of a rule whose arguments no tool has that it applies to; None if it applies to no tool."""
+    """Return the problem of a rule if no tool that it matches has its arguments; None if it matches no tool."""
     wanted = [name for name, _ in rule.arguments]
     candidates = [_argument_names(tool) for tool in tools if wanted and rule.applies_to(tool)]
     if not candidates or any(known is None or known.issuperset(wanted) for known in candidates):
@@ -79,7 +79,7 @@ def check_arguments(policy: Policy, tools: Mapping[str, Tool]) -> None:
 
 
 def find_unused_restrictions(policy: Policy, tools: Collection[Tool], other_names: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a warning for each `deny` or `ask` rule that restricts none of an agent's tools, as if it were misspelled.
+    """Yield a warning for each `deny` or `ask` rule that restricts no tool of an agent, and is probably misspelled.
 
     `other_names` are those of tools that are not among `tools`.
     """
@@ -105,7 +105,7 @@ def _argument_names(tool: Tool) -> frozenset[str] | None:
 
 
 def _closed_properties(schema: Mapping[str, Any]) -> Iterable[str] | None:
-    """Return the names of the properties of a schema; None if it describes others, too."""
+    """Return the names of a schema's properties; None if it allows others."""
     is_open = any(schema.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties"))
     if is_open or any(keyword in schema for keyword in _OPEN_KEYWORDS):
         return None

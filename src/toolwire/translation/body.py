@@ -184,7 +184,7 @@ def translate(
 
 
 def _check_choices(**options: object) -> None:
-    """Raise `ValueError` for an option that has none of its values."""
+    """Raise `ValueError` for an option whose value is not one of its choices."""
     for option, value in options.items():
         require_choice(option, value, _CHOICES[option])
 
@@ -358,7 +358,7 @@ def response_context(
 
 
 def text_recovery(tool_call_parser: str, reasoning_parser: str, model: str | None) -> TextRecovery | None:
-    """Return the settings of these parsers; None if both are off. Raise an error for what is no name of one."""
+    """Return the settings of these parsers; None if both are off. Raise an error for an unknown name."""
     require_texts(tool_call_parser=tool_call_parser, reasoning_parser=reasoning_parser)
     return _text_recovery(tool_call_parser, reasoning_parser, model)
 

@@ -148,7 +148,7 @@ def test_invalid_limits_are_errors(limits: dict[str, Any], error: type[Exception
 @pytest.mark.parametrize("option", ["fallbacks", "always_offered", "secrets"])
 def test_single_text_is_no_list_of_texts(option: str) -> None:
     options: dict[str, Any] = {option: "openai/gpt-5.5"}
-    with pytest.raises(TypeError, match=f"{option} must be a list of texts, not one text"):
+    with pytest.raises(TypeError, match=f"{option} must be a list of strings, not one string"):
         Agent(ScriptedModel(), **options)
 
 

@@ -165,7 +165,7 @@ def print_summaries(reports: Iterable[RunReport]) -> None:
 
 
 def _shorten_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Return the kind and the time of each id, which find its run, unless another run has the same."""
+    """Shorten each id to its kind and time; keep one whole if another run has the same kind and time."""
     short = {id: id.rpartition("_")[0] for id in ids}
     counts = Counter(short.values())
     return {id: beginning for id, beginning in short.items() if counts[beginning] == 1}

@@ -98,7 +98,7 @@ def apply_style(text: str, style: str) -> str:
 
 
 def _has_256_colors() -> bool:
-    """Return whether the terminal has 256 colors, as all that call themselves xterm have: TERM in a container."""
+    """Return whether the terminal has 256 colors; TERM=xterm, the default in containers, counts as one that has."""
     name = os.environ.get("TERM", "")
     return "256color" in name or name.startswith("xterm") or bool(os.environ.get("COLORTERM"))
 
@@ -131,7 +131,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def format_dollars(dollars: float, digits: int = 4) -> str:
-    """Format an amount of money; one that would be rounded to zero as less than the smallest that is shown."""
+    """Format an amount of money; one that would round to zero is shown as less than the smallest."""
     smallest = 10**-digits
     return f"<${smallest:.{digits}f}" if 0 < dollars < smallest / 2 else f"${dollars:,.{digits}f}"
 

@@ -162,7 +162,7 @@ def nearest_effort(effort: str, words: tuple[str, ...]) -> str:
 
 
 def report_fitted_effort(thinking: Thinking | None, plan: EncodingPlan, reason: str, *, is_sent: bool) -> None:
-    """Report what the host gets of an effort, in place of what was reported when the effort was derived."""
+    """Report how the host gets the effort, in place of the loss that was reported when the effort was derived."""
     field = "effort"
     if thinking is not None and thinking.effort is None:
         field = "enabled" if thinking.budget_tokens is None else "budget_tokens"

@@ -150,7 +150,7 @@ def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None
 
 
 def _drop_repeated(tools: list[LocatedTool]) -> list[LocatedTool]:
-    """Return the tools without those of a name that another had before."""
+    """Return the tools without later ones of the same name."""
     seen: set[tuple[str | None, str]] = set()
     unique: list[LocatedTool] = []
     for located in tools:

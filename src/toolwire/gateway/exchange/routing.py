@@ -168,7 +168,7 @@ class Router:
         return RouteMatch((Backend(first, first.default_model),))
 
     def _has_prefix(self, name: str) -> bool:
-        """Return whether a name has a provider in front, so that no default may answer to it."""
+        """Return whether a name has the prefix of a provider, so that no default model replaces it."""
         return "/" in name or self._has_colon_prefix(name)
 
     def _has_colon_prefix(self, name: str) -> bool:

@@ -326,7 +326,7 @@ def _add_usage(connection: SqlConnection, rows: Iterable[UsageRow]) -> None:
 
 
 def _check_rates(section: KeySection, reservation: Reservation, requests: int, tokens: int, others: int) -> None:
-    """Raise `LimitExceeded` if a limit per minute is reached; `others` are in progress, of those of this minute."""
+    """Raise `LimitExceeded` if a limit per minute is reached; `others` counts the other requests in progress."""
     wait = 60 - reservation.at % 60
     if section.requests_per_minute is not None and requests >= section.requests_per_minute:
         raise LimitExceeded(f"{section.requests_per_minute} requests per minute (requests_per_minute)", wait)

@@ -22,7 +22,7 @@ from toolwire.upstream.transport import Transport
 OLLAMA_VERSION = "0.13.0"
 
 PROVIDERS_PATH = "/toolwire/providers/"
-"""The path below which a model's name leads to its providers, and whether they can be reached."""
+"""The prefix of the path that, with a model's name, lists its providers and whether they can be reached."""
 
 MODEL_LIST_PATHS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
 # OpenRouter's path of a single model is in the singular.

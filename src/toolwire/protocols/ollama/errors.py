@@ -58,7 +58,7 @@ def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -
 
 
 def _error_kind(message: str, status: int | None) -> ErrorKind:
-    """Derive the error kind from the message, or else from the HTTP status, but that of a rejected key first."""
+    """Derive the error kind from the status of a rejected key, else from the message, else from the status."""
     if status == 401:
         return "authentication"
     for pattern, kind in _MESSAGE_KINDS:

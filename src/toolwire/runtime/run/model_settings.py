@@ -88,7 +88,7 @@ def _check_words(settings: ModelSettings) -> None:
     if stop is not None and not (
         isinstance(stop, Sequence) and stop and all(isinstance(one, str) and one for one in stop)
     ):
-        raise TypeError(f"stop={stop!r} is invalid: use a text or a list of texts that are not empty")
+        raise TypeError(f"stop={stop!r} is invalid: use a non-empty string or a list of them")
     choice: Any = settings.get("tool_choice")
     if choice is not None and not isinstance(choice, str):
         raise TypeError(f"tool_choice={choice!r} is invalid: use 'auto', 'none', 'required' or the name of a tool")

@@ -54,7 +54,7 @@ _VALUES = {
     "timeout": "tw.RunLimits(seconds=...)",
     "usage_limits": "tw.RunLimits(requests=..., tokens=...)",
 }
-"""The values that ours take for those among them that are limits."""
+"""Examples of values for those of our options that are limits."""
 _SETTINGS_OBJECTS = ("model_settings", "settings", "extra_body", "model_kwargs")
 
 
@@ -92,10 +92,10 @@ def require_text_list(option: str, values: Sequence[str]) -> tuple[str, ...]:
     The error leaves the values out: they may be secrets.
     """
     if isinstance(values, str):
-        raise TypeError(f"{option} must be a list of texts, not one text")
+        raise TypeError(f"{option} must be a list of strings, not one string")
     items: Any = values
     if not isinstance(items, Iterable) or not all(isinstance(item, str) for item in items):
-        raise TypeError(f"{option} must be a list of texts")
+        raise TypeError(f"{option} must be a list of strings")
     return tuple(values)
 
 
@@ -123,7 +123,7 @@ def _check_journal(journal: object) -> None:
 
 
 def check_override(model: object, approver: object) -> None:
-    """Raise `TypeError` for what can't take the place of a model or an approver."""
+    """Raise `TypeError` for an object that can't be used as a model or an approver."""
     _check_model(model)
     _check_approver(approver)
 
@@ -136,7 +136,7 @@ def check_values(
     counts: Mapping[str, object],
 ) -> None:
     """Raise `TypeError` or `ValueError` for a text, a switch or a count that is something else."""
-    require("name", name, "a text that is not empty", valid=isinstance(name, str) and name != "")
+    require("name", name, "a non-empty string", valid=isinstance(name, str) and name != "")
     require_text("description", description)
     for option, value in switches.items():
         require_bool(option, value)
@@ -147,7 +147,7 @@ def check_values(
 def check_run(*, facts: object, queue: object = None) -> None:
     """Raise `TypeError` for facts that are no texts, and a queue that is no name."""
     is_text_map = isinstance(facts, Mapping) and all(isinstance(one, str) for pair in facts.items() for one in pair)
-    require("facts", facts, "a dict of texts", valid=facts is None or is_text_map)
+    require("facts", facts, "a dict of strings", valid=facts is None or is_text_map)
     require("queue", queue, "the name of a queue", valid=queue is None or isinstance(queue, str))
 
 
@@ -180,7 +180,7 @@ def check_agent_options(
 
 
 def check_types(*, instructions: object, output: object, deps: object, **functions: object) -> None:
-    """Raise `TypeError` for instructions that are no text, for types that are none, and functions that are none."""
+    """Raise `TypeError` for instructions that are no string, and for values that are no type or function."""
     for option, value in functions.items():
         require(option, value, "a function", valid=value is None or callable(value))
     if not isinstance(instructions, str) and not callable(instructions):

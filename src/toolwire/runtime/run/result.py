@@ -74,13 +74,13 @@ class Run(Generic[OutputT_co]):
         return f"<Run {self.id}, {self.stopped}: {(self.text if self.ok else self.reason)!r:.200}>"
 
     def check_outcome(self) -> "Run[OutputT_co]":
-        """Return the run; raise `RunFailed` if it failed and was finished with `check`."""
+        """Return the run; with `check`, raise `RunFailed` if it failed."""
         if self._check:
             self.raise_for_failure()
         return self
 
     def complete(self, consumption: Coroutine[Any, Any, None], *, check: bool) -> "Run[OutputT_co]":
-        """Consume the events of the run to the end, or in a task if an event loop is running; return the run."""
+        """Run to the end and return the run; if an event loop is running, do so in a task, and return at once."""
         self._check = check
         if has_running_loop():
             self._task = asyncio.ensure_future(consumption)
@@ -251,7 +251,7 @@ class RunStream(Generic[OutputT_co]):
         return TextStream(self.run, self._events, check=check)
 
     def finish(self, *, check: bool = True) -> Run[OutputT_co]:
-        """Execute the run to its end, and return it like `Agent.run`: in asynchronous code, to be awaited."""
+        """Execute the run to its end, and return it. In asynchronous code, await the result, as that of `Agent.run`."""
         require_bool("check", check)
         return self.run.complete(_consume(self._events), check=check)
 

@@ -294,7 +294,7 @@ class UnfinishedStep:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise `ToolwireError` for an attribute of the state: without `await`, it would be one from before."""
+            """Raise `ToolwireError` for an attribute: without `await`, it would be that of before the step."""
             if hasattr(self._state, name) and not name.startswith("_"):
                 raise ToolwireError("the step has not ended; await it first")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -38,10 +38,10 @@ def built_in_tools(
     """Return the built-in tools for a workspace. Those that read the web need the extra `web`.
 
     `hidden` paths are invisible to tools and commands, in addition to the secrets of the home directory. `readable`
-    paths of the home directory are visible to commands, besides programs. `network` lets commands use the network.
-    `environment` adds variables to the environment of commands. `fetchable` names hosts that may be fetched from
-    although their address is private. `search` is the web search service. `protected` files are not written, in
-    addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must approve each
+    paths of the home directory are visible to commands, in addition to installed programs. `network` lets commands use
+    the network. `environment` adds variables to the environment of commands. `fetchable` names hosts that may be
+    fetched from although their address is private. `search` is the web search service. `protected` files are not
+    written, in addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must approve each
     command. With `NO_SANDBOX`, commands run without a sandbox.
     """
     has_web = has_extra("web")

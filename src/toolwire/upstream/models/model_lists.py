@@ -37,7 +37,7 @@ class ProviderModels(Struct, frozen=True, kw_only=True):
     models: Mapping[str, ModelInfo] = {}
     error: str = ""
     is_usable: bool = True
-    """Whether requests can reach the provider, and it accepts the key; a server without a list can be used."""
+    """Whether the provider is reachable and accepts the key, even if it has no list of models."""
 
 
 class _CachedList(Struct, frozen=True):

@@ -101,7 +101,7 @@ class CodeSandbox:
             pool.__exit__(None, None, None)
 
     def tool(self, tools: Sequence[Tool]) -> Tool:
-        """Build `run_code`, whose programs may call those of the tools that allow it; the last one is cached."""
+        """Build the tool `run_code`, whose programs may call the tools that permit it; the last one built is cached."""
         callable_tools = tuple(
             tool for tool in tools if takes_program_calls(tool) and tool.name not in (RUN_CODE, SEARCH_TOOL_NAME)
         )

@@ -142,7 +142,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
         return f"{host} resolves to {address}, which is not on the public internet"
 
     def allows_private(self, host: str, port: int) -> bool:
-        """Return whether a host is allowed explicitly enough to have a private address."""
+        """Return whether the rules allow this host even if its address is private."""
         host = normalize_host(host)
         entries = [parse_allowed_host(text) for text in (*self.hosts, *self.resource_hosts)]
         return _matches_any(self.private_hosts, host, port) or any(
