@@ -75,7 +75,7 @@ The tools of one agent are some 25 KB of JSON and take about 120 KB here.
 """
 
 _DECODED_WEIGHT = 3
-"""Approximate memory of a decoded list per byte of its JSON: the key, the schemas, and other strings."""
+"""Approximate memory of a decoded list per byte of its JSON: the JSON itself, the schemas, and other strings."""
 
 _EXCERPT_BYTES = 64
 
