@@ -141,3 +141,19 @@ def test_answer_is_encoded_as_the_request_asks_for_it(
 def test_misspelt_failures_and_stop_reasons_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: respond(5), r"part=5 is invalid: use a text or call\(...\)"),  # type: ignore[arg-type]
+        (lambda: respond("Hi", ["Ho"]), r"part=\['Ho'\] is invalid"),  # type: ignore[arg-type]
+        (lambda: respond("Hi", usage=5), r"usage=5 is invalid: use tw.Usage\("),  # type: ignore[arg-type]
+        (lambda: call(5), "name=5 is invalid: use the name of the tool"),  # type: ignore[arg-type]
+        (lambda: fail(message=5), "message=5 is invalid: use a text"),  # type: ignore[arg-type]
+        (lambda: fail(after=5), "part=5 is invalid"),  # type: ignore[arg-type]
+    ],
+)
+def test_parts_of_turns_of_another_type_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()

@@ -22,7 +22,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import ResponseContext, Route, Target
-from toolwire.codec.options import require_choice
+from toolwire.codec.options import require, require_choice, require_text
 from toolwire.journal.runs import RunStore
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.calls.outputs import JsonValue
@@ -47,6 +47,7 @@ __all__ = ["Fault", "RecordedModel", "ScriptedModel", "Turn", "answer", "call", 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
     """Return a call of a tool, for a turn."""
+    require("name", name, "the name of the tool", valid=isinstance(name, str))
     return ToolCall(id=None, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
 
@@ -54,6 +55,10 @@ def respond(*parts: str | Part, stop: StopReason | None = None, usage: Usage | N
     """Return a response of texts and calls, for a turn; `stop` replaces the usual stop reason."""
     if stop is not None:
         require_choice("stop", stop, get_args(StopReason))
+    valid = usage is None or isinstance(usage, Usage)
+    require("usage", usage, "tw.Usage(input_tokens=..., output_tokens=...)", valid=valid)
+    for part in parts:
+        require("part", part, "a text or call(...)", valid=isinstance(part, str | Part))
     content = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
     content = tuple(
         replace(part, id=f"call_{number}") if isinstance(part, ToolCall) and part.id is None else part
@@ -72,6 +77,7 @@ def fail(
 ) -> Fault:
     """Return a failure of the provider, for a turn; with `after`, the response breaks off behind this text or call."""
     require_choice("kind", kind, get_args(ErrorKind))
+    require_text("message", message)
     return Fault(ApiError(kind=kind, message=message), None if after is None else respond(after))
 
 

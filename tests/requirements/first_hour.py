@@ -145,6 +145,12 @@ FH-52 An example prints tracebacks, although all is well.
   -> tests/documentation/test_examples.py::test_python_block_runs
 FH-53 A misspelt limit is refused without the right name.
   -> tests/runtime/test_option_values.py::test_misspelt_option_is_an_error_with_the_nearest_one
+FH-54 A request given for a request, or a key of another type, is ignored or fails far inside.
+  -> tests/translation/test_options.py::test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones
+  -> tests/translation/test_options.py::test_options_of_streams_are_checked_before_the_first_chunk
+  -> tests/translation/test_options.py::test_keys_of_envelopes_are_a_list_of_bytes
+FH-55 A scripted turn with a part of another type fails only in the run, or never.
+  -> tests/test_testing.py::test_parts_of_turns_of_another_type_are_refused
 FH-70 A misspelled deny rule protects nothing, silently: in options, in the configuration, in Python.
   -> tests/cli/test_suggestions.py::test_rule_with_an_unknown_argument_is_refused
   -> tests/cli/test_suggestions.py::test_rules_are_checked_beside_mcp_servers

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import toolwire as tw
+from toolwire.codec.envelope import EnvelopeKey
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 translate: Any = tw.translate
@@ -28,6 +29,8 @@ translate_stream: Any = tw.translate_stream
         ({"title": 5}, "title=5 is invalid: use a text"),
         ({"stream": "no"}, "stream='no' is unknown; use one of None, True, False"),
         ({"host": []}, r"unknown host profile \[\]; expected one of"),
+        ({"request": REQUEST}, "request=... is for kind='response': the request to translate is the first argument"),
+        ({"envelope_key": b"secret"}, r"envelope_key is bytes: use .*EnvelopeKey\(\[secret\]\)"),
         ({"kind": "reply"}, "kind='reply' is unknown; use one of 'request', 'response', 'error'"),
     ],
 )
@@ -42,6 +45,7 @@ def test_unknown_value_of_an_option_is_an_error_that_names_the_known_ones(
     ("chunks", "options", "message"),
     [
         ([b""], {"hosted_tools": "refuze"}, r"did you mean \"refuse\"\?"),
+        ([b""], {"envelope_key": "secret"}, "envelope_key is str: use"),
         ([b""], {"model": 5}, "model=5 is invalid: use a text"),
         ([b""], {"tool_call_parser": "atuo"}, "unknown tool_call_parser 'atuo'"),
         ("data: {}", {}, "chunks='data: {}' is invalid: use bytes, or an iterable of bytes"),
@@ -52,3 +56,9 @@ def test_options_of_streams_are_checked_before_the_first_chunk(
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         translate_stream(chunks, "openai-chat", "anthropic", **options)
+
+
+@pytest.mark.parametrize("keys", [b"secret", "secret", ["secret"], 5])
+def test_keys_of_envelopes_are_a_list_of_bytes(keys: Any) -> None:
+    with pytest.raises(TypeError, match="must be a list of bytes"):
+        EnvelopeKey(keys)

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -56,6 +56,9 @@ class EnvelopeKey:
     """Seals the envelopes of one tenant and one issuer, and opens those of the tenant."""
 
     def __init__(self, keys: Sequence[bytes], tenant: str = "", *, realm: str = "", model: str = "") -> None:
+        given: Any = keys
+        if not isinstance(given, Sequence) or not all(isinstance(key, bytes) for key in given):
+            raise TypeError("the keys of an envelope key must be a list of bytes")
         if not keys:
             raise ValueError("an envelope key needs at least one secret")
         self._keys = {key_id(key): key for key in keys}

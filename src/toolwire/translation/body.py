@@ -163,7 +163,7 @@ def translate(
     """
     reader, writer = get_codec(source), get_codec(target)
     choices = {"strict": strict, "binary_results": binary_results, "cache": cache, "stream": stream, "kind": kind}
-    _check_choices(hosted_tools=hosted_tools, **choices)
+    _check_options(envelope_key, request if kind == "request" else None, hosted_tools=hosted_tools, **choices)
     require_texts(model=model, version=version, site=site, title=title)
     recovery, data = text_recovery(tool_call_parser, reasoning_parser, model), body_bytes(body, source)
     profile = get_host_profile(host, target if kind == "request" else source)
@@ -183,10 +183,18 @@ def translate(
     return translation
 
 
-def _check_choices(**options: object) -> None:
-    """Raise `ValueError` for an option whose value is not one of its choices."""
-    for option, value in options.items():
+def _check_options(envelope_key: object, superfluous_request: object = None, **choices: object) -> None:
+    """Raise `ValueError` for an option whose value is not one of its choices, and `TypeError` for another type.
+
+    The error for a key leaves it out, since it may be a secret.
+    """
+    for option, value in choices.items():
         require_choice(option, value, _CHOICES[option])
+    if envelope_key is not None and not isinstance(envelope_key, EnvelopeKey):
+        kind = type(envelope_key).__name__
+        raise TypeError(f"envelope_key is {kind}: use toolwire.codec.envelope.EnvelopeKey([secret]), a secret as bytes")
+    if superfluous_request is not None:
+        raise TypeError("request=... is for kind='response': the request to translate is the first argument")
 
 
 _EncodedWithLosses = tuple[EncodedBody, Callable[[], list[Loss]]]
@@ -390,7 +398,7 @@ def translate_stream(
     The other parameters are the same as in `translate`.
     """
     reader, writer = get_codec(source), get_codec(target)
-    _check_choices(hosted_tools=hosted_tools)
+    _check_options(envelope_key, hosted_tools=hosted_tools)
     require_texts(model=model)
     require("chunks", chunks, "bytes, or an iterable of bytes", valid=not isinstance(chunks, str))
     recovery = text_recovery(tool_call_parser, reasoning_parser, model)
