@@ -150,7 +150,7 @@ def test_misspelt_failures_and_stop_reasons_are_refused(make: Callable[[], objec
         (lambda: respond("Hi", ["Ho"]), r"part=\['Ho'\] is invalid"),  # type: ignore[arg-type]
         (lambda: respond("Hi", usage=5), r"usage=5 is invalid: use tw.Usage\("),  # type: ignore[arg-type]
         (lambda: call(5), "name=5 is invalid: use the name of the tool"),  # type: ignore[arg-type]
-        (lambda: fail(message=5), "message=5 is invalid: use a text"),  # type: ignore[arg-type]
+        (lambda: fail(message=5), "message=5 is invalid: use a string"),  # type: ignore[arg-type]
         (lambda: fail(after=5), "part=5 is invalid"),  # type: ignore[arg-type]
     ],
 )

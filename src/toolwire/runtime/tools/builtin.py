@@ -41,8 +41,8 @@ def built_in_tools(
     paths of the home directory are visible to commands, in addition to installed programs. `network` lets commands use
     the network. `environment` adds variables to the environment of commands. `fetchable` names hosts that may be
     fetched from although their address is private. `search` is the web search service. `protected` files are not
-    written, in addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must approve each
-    command. With `NO_SANDBOX`, commands run without a sandbox.
+    written, in addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must
+    approve each command. With `NO_SANDBOX`, commands run without a sandbox.
     """
     has_web = has_extra("web")
     hidden_paths = (*private_paths(os.environ), *hidden)
