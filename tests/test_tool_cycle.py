@@ -289,11 +289,11 @@ WRONG_CYCLE_OPTIONS: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "name": (
         lambda: any_function(toolwire.format_tool_result)("t1", 5, "", "openai-chat"),
-        "name=5 is invalid: use a text",
+        "name=5 is invalid: use a string",
     ),
     "id": (
         lambda: any_function(toolwire.format_tool_result)(5, "look", "", "openai-chat"),
-        "id=5 is invalid: use a text",
+        "id=5 is invalid: use a string",
     ),
     "one tool": (lambda: any_function(toolwire.format_tools)(5, "openai-chat"), "tools=5 is invalid: use a list"),
     "strict": (
@@ -302,7 +302,7 @@ WRONG_CYCLE_OPTIONS: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "parser": (
         lambda: any_function(toolwire.parse_tool_calls)(CHAT_RESPONSE, "openai-chat", tool_call_parser=[]),
-        r"tool_call_parser=\[\] is invalid: use a text",
+        r"tool_call_parser=\[\] is invalid: use a string",
     ),
     "protocol": (
         lambda: any_function(toolwire.parse_tool_calls)(CHAT_RESPONSE, []),
@@ -310,7 +310,7 @@ WRONG_CYCLE_OPTIONS: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "model": (
         lambda: any_function(toolwire.check)(CHAT_REQUEST, "openai-chat", model=5),
-        "model=5 is invalid: use a text",
+        "model=5 is invalid: use a string",
     ),
     "compatible": (
         lambda: any_function(toolwire.check)(CHAT_REQUEST, "openai-chat", compatible="no"),

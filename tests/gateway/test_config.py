@@ -120,6 +120,8 @@ WRONG = [
     ('[providers.x]\nprotocol = "gemini"', "providers.x.base_url: required unless the host is a cloud platform"),
     (BEDROCK, "providers.x.region: required for the host bedrock"),
     (BEDROCK + 'region = "EU west"', "providers.x.region: invalid region 'EU west'"),
+    (BEDROCK + 'region = "u:"', "providers.x.region: invalid region 'u:'"),
+    (BEDROCK + 'region = "eu.example.com"', "providers.x.region: invalid region 'eu.example.com'"),
     (VERTEX + 'region = "global"', "providers.x.project: required for the host vertex"),
     (VERTEX + 'project = "p"', "providers.x.region: required for the host vertex"),
     (VERTEX + 'project = "a/b"\nregion = "eu"', "providers.x.project: invalid project 'a/b'"),

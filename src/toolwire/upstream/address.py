@@ -59,7 +59,7 @@ def resolve_base_url(host: HostProfile | None, base_url: str, region: str | None
             raise InvalidAddress(f"{name}: required for the host {host.name if host else ''}")
         if value is not None and not address.path:
             raise InvalidAddress(f"{name}: only cloud platforms have one; set host to bedrock or vertex")
-        if value is not None and not _SETTING.fullmatch(value):
+        if value is not None and not _SYNTAX[name].fullmatch(value):
             raise InvalidAddress(f"{name}: invalid {name} {value!r}")
     for pattern, template in address.base_urls.items():
         if not base_url and fnmatchcase(region or "", pattern):
@@ -74,8 +74,8 @@ def _placeholders(*templates: str) -> set[str]:
     return {name for template in templates for _, name, _, _ in Formatter().parse(template) if name}
 
 
-_SETTING = re.compile(r"[a-z0-9][a-z0-9.:-]*")
-"""The syntax of a region or a project ID; a project ID may have a domain prefix (`example.com:project`)."""
+_SYNTAX = {"region": re.compile(r"[a-z0-9][a-z0-9-]*"), "project": re.compile(r"[a-z0-9][a-z0-9.:-]*")}
+"""By setting. A region is a part of a host name; a project ID may have a domain prefix (`example.com:project`)."""
 
 
 def address_request(provider: Provider, address: AddressFacts, route: Route, body: bytes) -> AddressedRequest:
