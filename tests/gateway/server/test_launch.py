@@ -113,8 +113,7 @@ def test_alias_of_no_provider_is_noted(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (process, _):
         assert process.stderr is not None
         note = "the alias 'fast' leads to no provider: unknown provider 'opnai' in model 'opnai/m' (did you mean"
-        process.send_signal(signal.SIGTERM)
-        assert note in process.stderr.read()
+        assert any(note in line for line in process.stderr)
 
 
 def test_bodies_of_one_start_can_be_recorded_with_the_providers_answer(tmp_path: Path) -> None:
