@@ -40,8 +40,7 @@ def require_text(option: str, value: object) -> None:
 def require_texts(**options: object) -> None:
     """Raise `TypeError` for an option that is neither a string nor None."""
     for option, value in options.items():
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{option}={value!r:.100} is invalid: use a string")
+        require(option, value, "a string", valid=isinstance(value, str | None))
 
 
 def require_integer(option: str, value: Any, least: int) -> None:

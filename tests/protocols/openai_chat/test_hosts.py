@@ -101,7 +101,7 @@ def test_disabled_thinking_uses_the_switch_of_the_host() -> None:
 def test_thinking_budget_has_one_loss_that_says_what_is_sent(
     host: str, model: str, sent: Body, losses: list[tuple[str, str]]
 ) -> None:
-    """What was derived from the budget may not fit the host either; only the outcome is reported."""
+    """Only the outcome is reported, since the effort derived from a budget may not fit the host either."""
     body = {"model": model, "max_tokens": 9999, "messages": [USER_MESSAGE]}
     body["thinking"] = {"type": "enabled", "budget_tokens": 2000}
     translation = tw.translate(body, "anthropic", "openai-chat", host=host)
